@@ -1,0 +1,16 @@
+// Queue pair numbers (see qpn_allocator.hpp). Control thread.
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/control/qpn_allocator.hpp"
+
+namespace urdma::control {
+
+std::optional<Qpn> QpnAllocator::allocate() {
+  if (used_.size() >= capacity_) return std::nullopt;
+  for (;;) {
+    const std::uint32_t candidate = next_;
+    next_ = candidate == kLast ? kFirst : candidate + 1;
+    if (used_.insert(candidate).second) return Qpn{candidate};
+  }
+}
+
+}  // namespace urdma::control

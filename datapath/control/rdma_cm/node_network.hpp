@@ -1,0 +1,71 @@
+// The node as the connection manager sees it (network.hpp): devices, routes of the kernel and of ports that
+// find their own, and the managers of communication, whose datagrams go in and out of QP 1 of the engine.
+// Owner: the daemon; control thread.
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "datapath/cm/manager.hpp"
+#include "datapath/control/netlink.hpp"
+#include "datapath/control/node.hpp"
+#include "datapath/control/rdma_cm/network.hpp"
+
+namespace urdma::control::rdma_cm {
+
+class NodeNetwork final : public Network {
+ public:
+  // `node` and `netlink` outlive it. `seed` is any number, the better the less it can be guessed.
+  NodeNetwork(Node& node, Netlink& netlink, std::uint64_t seed);
+
+  [[nodiscard]] Instant now() const override;
+  [[nodiscard]] Result<LocalEnd> find_local(const SocketAddress& address) const override;
+  [[nodiscard]] Result<LocalEnd> find_source(const SocketAddress& dest) override;
+  void resolve(const LocalEnd& source, const wire::Gid& dest, const Done& done) override;
+  [[nodiscard]] DeviceFacts facts(std::uint32_t device) const override;
+  [[nodiscard]] std::optional<std::uint8_t> gid_index(const LocalEnd& end) const override;
+  [[nodiscard]] cm::Manager& manager(std::uint32_t device) override { return *managers_[device]; }
+
+  // Takes what has come to QP 1.
+  void take_received();
+  // Sends what the managers have to send, and hands their events on. Whatever calls a manager has this called
+  // before the control thread sleeps.
+  using OnEvent = std::function<void(std::uint32_t device, const cm::Event& event)>;
+  void pump(const OnEvent& on_event);
+  // Does what is due; when it is to be called next.
+  [[nodiscard]] Instant tend(Instant now);
+
+ private:
+  // Where messages between two addresses go. It is found anew after a while, when there is something to send.
+  struct Way {
+    engine::Path path;
+    Instant until;
+    bool is_asking = false;
+    std::vector<cm::Mad> waiting;
+  };
+  using Ends = std::tuple<std::uint32_t, wire::Gid, wire::Gid, std::uint8_t>;  // device, GIDs, traffic class
+  using Outgoing = std::pair<engine::Path, cm::Mad>;
+
+  [[nodiscard]] Result<LocalEnd> find_loopback(const SocketAddress& address) const;
+  [[nodiscard]] std::optional<LocalEnd> find_on_link(const wire::Gid& dest) const;
+  [[nodiscard]] std::optional<LocalEnd> find_by_route(const RouteSource& route, const wire::Gid& dest) const;
+  [[nodiscard]] std::optional<LocalEnd> find_by_gateway(const wire::Gid& dest) const;
+  void ask_way(const Ends& ends, const Done& done);
+  void send(std::uint32_t device, const cm::OutgoingMad& outgoing);
+  void flush();
+
+  Node& node_;
+  Netlink& netlink_;
+  std::vector<std::unique_ptr<cm::Manager>> managers_;  // by device
+  std::map<Ends, Way> ways_;
+  std::vector<Outgoing> outgoing_;  // for the engine, at once
+};
+
+}  // namespace urdma::control::rdma_cm

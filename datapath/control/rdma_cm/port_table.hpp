@@ -1,0 +1,51 @@
+// Who has which port of which port space, by the rules of rdma_cm (those of bind(2), but for their errors).
+// Owner: the service; control thread. Pure.
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "datapath/control/rdma_cm/socket_address.hpp"
+
+namespace urdma::control::rdma_cm {
+
+// IBTA 1, annex A11, and what rdma_cm adds for InfiniBand services.
+enum class PortSpace : std::uint16_t { kIpoib = 0x0002, kTcp = 0x0106, kUdp = 0x0111, kIb = 0x013F };
+
+struct PortUser {
+  std::uint32_t id = 0;
+  SocketAddress address;
+  bool reuses_address = false;
+  bool is_family_only = false;
+};
+
+class PortTable {
+ public:
+  // Ports from `first` to `last` are given to whoever asks for none in particular; `seed` says with which it
+  // begins.
+  PortTable(std::uint16_t first, std::uint16_t last, std::uint32_t seed);
+
+  // Gives `user` the port of its address, or one that nobody has where that is 0, which it sets.
+  // EADDRINUSE, or EADDRNOTAVAIL where the others have it for every address (as Linux).
+  [[nodiscard]] int take(PortSpace space, PortUser& user);
+  // Whether the user may listen: nobody else has the address, also where both said that they reuse it.
+  [[nodiscard]] int check_listen(PortSpace space, const PortUser& user) const;
+  void give_back(PortSpace space, std::uint16_t port, std::uint32_t id);
+  // Those who have the port, in the order in which they took it.
+  [[nodiscard]] std::span<const PortUser> users(PortSpace space, std::uint16_t port) const;
+  [[nodiscard]] std::size_t size() const { return ports_.size(); }
+
+ private:
+  [[nodiscard]] int find_free(PortSpace space, std::uint16_t& port);
+
+  std::uint16_t first_;
+  std::uint16_t count_;
+  std::uint32_t next_;
+  std::map<std::pair<PortSpace, std::uint16_t>, std::vector<PortUser>> ports_;
+};
+
+}  // namespace urdma::control::rdma_cm

@@ -1,0 +1,167 @@
+"""Two ends with a relay between them. One end is always a node of urdma, in a network namespace of its own, at a veth
+pair; the other one is a guest with rdma_rxe, or a second node. The relay's namespace is the wire.
+
+    urdma: namespace a, veth0 ---- a (wire) relay b (wire) ---- tap of the guest, or veth0 in namespace b
+
+SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""
+
+import contextlib
+import os
+import subprocess
+
+from harness.node import Build, Node, ip, make_namespace, require_root
+from harness.process import Failure, Scene, Skip, listens, tail, wait_until
+from harness.tables import devinfo_gids
+
+from vm.guest import Guest
+from vm.image import build
+
+from .capture import Captures
+from .relay import Relay, program
+
+MTU = 9000
+IPV4 = ('192.0.2.1', '192.0.2.2')  # of urdma's node, and of the peer
+IPV6 = ('2001:db8::1', '2001:db8::2')
+MAC = '52:54:00:00:00:01'  # of urdma's node
+PAIR_LIMIT_S = 60
+OWN_PROGRAMS = ('interop_traffic', 'interop_answers')
+
+
+class Options:
+    """What interop.py was told."""
+    seed = 1
+    keep = None
+    no_guest = None  # why a guest cannot be had: asked once
+
+
+class Side:
+    """One end: `node` starts programs (a Node or a Guest); `listens(program, port)` looks where they run."""
+
+    def __init__(self, name, node, number, listens_there, where=lambda path: path):
+        self.name = name
+        self.node = node
+        self.address = IPV4[number]
+        self.gid_texts = {'ipv4': f'::ffff:{IPV4[number]}', 'ipv6': IPV6[number]}
+        self.listens = listens_there
+        self.where = where
+        self.indexes = {}
+
+    def gid(self, family):
+        """The index of this end's GID of a family. The table may change while nothing of ours runs: it is asked once."""
+        if family not in self.indexes:
+            table = devinfo_gids(self.node.run_to_end('ibv_devinfo', '-v'))
+            self.indexes[family] = next((index for index, gid in table if gid == self.gid_texts[family]), None)
+            if self.indexes[family] is None:
+                raise Failure(f'{self.name} has no GID {self.gid_texts[family]}: {table}')
+        return self.indexes[family]
+
+
+class Link:
+    def __init__(self, scene, urdma, peer, relay):
+        self.scene = scene
+        self.urdma = urdma
+        self.peer = peer
+        self.relay = relay
+        self.captures = Captures(scene, relay, MAC, Options.keep)
+
+    def roles(self, urdma_serves):
+        """The server and the client."""
+        return (self.urdma, self.peer) if urdma_serves else (self.peer, self.urdma)
+
+    def start(self, urdma_serves, argv, gid_option, family='ipv4'):
+        """Starts a pair; the server listens before the client comes. Returns both programs, the server's first."""
+        server, client = self.roles(urdma_serves)
+        port = self.scene.ports.take()
+        common = ['-p', port, *argv[1:]]
+        words = [[side.where(argv[0]), gid_option, side.gid(family), *common] for side in (server, client)]
+        serving = server.node.run(*words[0])
+        wait_until(lambda: serving.has_ended() or server.listens(serving, port), 20, f'{argv[0]} does not listen', 0.05)
+        if serving.has_ended():
+            raise Failure(f'the server {serving.line()} ended before its client came\n{tail(serving.output())}')
+        return serving, client.node.run(*words[1], server.address)
+
+    def pair(self, urdma_serves, argv, gid_option, family='ipv4', limit_s=PAIR_LIMIT_S):
+        """Runs a pair; returns the client's and the server's output."""
+        serving, coming = self.start(urdma_serves, argv, gid_option, family)
+        try:
+            output = coming.expect_success(limit_s, 'client ')
+            return output, serving.expect_success(10, 'server ')
+        except Failure as failure:
+            raise Failure(f'{failure}\n     the server said:\n{tail(serving.output())}') from failure
+        finally:
+            serving.kill()
+            coming.kill()
+
+
+def make_wire(scene):
+    """The namespace of the wire, with the end `a` of a veth pair whose other end is urdma's; returns the prefixes of both."""
+    require_root()
+    names = [f'urdma-{os.getpid()}-{side}' for side in ('a', 'wire')]
+    for name in names:
+        make_namespace(scene, name)
+    # The wire has no addresses, and says nothing of its own.
+    subprocess.run(['ip', 'netns', 'exec', names[1], 'sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6'])
+    add_end(names[1], 'a', names[0], 0, MAC)
+    return [['ip', 'netns', 'exec', name] for name in names]
+
+
+def add_end(wire, wire_interface, name, number, mac):
+    ip('link', 'add', 'name', wire_interface, 'netns', wire, 'mtu', MTU, 'type', 'veth', 'peer', 'name', 'veth0', 'netns', name,
+       'mtu', MTU, 'address', mac)
+    ip('-n', wire, 'link', 'set', 'dev', wire_interface, 'up')
+    ip('-n', name, 'link', 'set', 'lo', 'up')
+    ip('-n', name, 'addr', 'add', f'{IPV4[number]}/24', 'dev', 'veth0')
+    ip('-n', name, 'addr', 'add', f'{IPV6[number]}/64', 'dev', 'veth0', 'nodad')
+    ip('-n', name, 'link', 'set', 'veth0', 'up')
+
+
+def node_side(scene, name, number, prefix):
+    node = Node(scene, f'node-{name}', ['--port', 'af_packet:veth0'], prefix)
+    node.up()
+
+    def listens_there(serving, port):
+        return listens(serving.pid, port)
+
+    def where(path):
+        return program(path) if path in OWN_PROGRAMS else path
+
+    return Side(name, node, number, listens_there, where)
+
+
+def make_image(scratch):
+    if Options.no_guest is not None:
+        raise Skip(Options.no_guest)
+    try:
+        return build(Build.directory / 'interop', [program(name) for name in OWN_PROGRAMS], scratch)
+    except Skip as skip:
+        Options.no_guest = str(skip)
+        raise
+
+
+@contextlib.contextmanager
+def rxe_link():
+    """A node of urdma and a guest with rdma_rxe."""
+    with Scene() as scene:
+        scratch = scene.directory / 'image'
+        scratch.mkdir()
+        image = make_image(scratch)
+        near, wire = make_wire(scene)
+        ip('-n', wire[-1], 'tuntap', 'add', 'name', 'b', 'mode', 'tap')
+        ip('-n', wire[-1], 'link', 'set', 'dev', 'b', 'mtu', MTU, 'up')
+        guest = Guest(scene, image, 'b', (f'{IPV4[1]}/24', f'{IPV6[1]}/64'), MTU, wire)
+        relay = Relay(scene, wire, Options.seed, 'a', 'b')
+        yield Link(scene, node_side(scene, 'urdma', 0, near), Side('rxe', guest, 1, guest.listens), relay)
+
+
+@contextlib.contextmanager
+def urdma_link():
+    """Two nodes of urdma."""
+    with Scene() as scene:
+        near, wire = make_wire(scene)
+        far_name = f'urdma-{os.getpid()}-b'
+        make_namespace(scene, far_name)
+        add_end(wire[-1], 'b', far_name, 1, '52:54:00:00:00:02')
+        relay = Relay(scene, wire, Options.seed, 'a', 'b')
+        far = node_side(scene, 'urdma-b', 1, ['ip', 'netns', 'exec', far_name])
+        yield Link(scene, node_side(scene, 'urdma', 0, near), far, relay)

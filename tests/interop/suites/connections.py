@@ -1,0 +1,129 @@
+"""Connecting by IP address between urdma and Linux's connection manager, in both roles, and between two nodes of urdma
+over a link that loses frames. rping and the others verify what they receive.
+
+SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""
+
+import re
+
+from harness.node import Build
+from harness.process import Failure, check, tail, wait_until
+from harness.runner import Group
+
+from scenes.link import PAIR_LIMIT_S, rxe_link, urdma_link
+from suites.programs import ROLES
+
+STORM = ['--count', 800, '--rate', 200, '--threads', 32]  # 4 s of it
+STORM_SLOWEST_S = 10.0
+UD_SEND_ONLY = 0x64
+
+
+def listeners(node):
+    """How many programs listen by rdma_cm at this end."""
+    if hasattr(node, 'status'):
+        return node.status()['connection_manager']['listeners']
+    return node.shell('rdma resource show cm_id; true').count('LISTEN')
+
+
+def start_server(node, argv):
+    before = listeners(node)
+    server = node.run(*argv)
+    wait_until(lambda: server.has_ended() or listeners(node) > before, 20, f'{argv[0]} does not listen', 0.1)
+    if server.has_ended():
+        raise Failure(f'the server {server.line()} ended before its client came\n{tail(server.output())}')
+    return server
+
+
+def pair(link, urdma_serves, server_argv, client_argv):
+    """Runs a server, and a client that is told the server's address; returns both outputs, the client's first."""
+    server_side, client_side = link.roles(urdma_serves)
+    server = start_server(server_side.node, server_argv)
+    client = client_side.node.run(*[word.format(host=server_side.address, host6=server_side.gid_texts['ipv6'])
+                                    if isinstance(word, str) else word for word in client_argv])
+    try:
+        return client.expect_success(PAIR_LIMIT_S, 'client '), server.expect_success(10, 'server ')
+    except Failure as failure:
+        raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
+    finally:
+        server.kill()
+        client.kill()
+
+
+def rping(link, urdma_serves, wildcard, host, *options):
+    """Its ends may close their channel while another of their threads is about to ask on it: after all has been done."""
+    port = link.scene.ports.take()
+    common = ['-p', port, '-C', 10, '-V', *options]
+    with link.captures.recording('rping'):
+        try:
+            pair(link, urdma_serves, ['rping', '-s', '-a', wildcard, '-v', *common], ['rping', '-c', '-a', host, '-v', *common])
+        except Failure as failure:
+            if 'rdma_get_cm_event: Bad file descriptor' not in str(failure):
+                raise
+
+
+def compared(link, urdma_serves, program, *options):
+    """ucmatose and udaddy: as many connections, messages and bytes as they are told."""
+    if program == 'ucmatose':  # the other has a port of its own
+        options = [*options, '-p', link.scene.ports.take()]
+    with link.captures.recording(program):
+        for output in pair(link, urdma_serves, [program, *options], [program, '-s', '{host}', *options]):
+            check('return status 0' in output, f'no success\n{tail(output)}')
+
+
+def rdma_server(link, urdma_serves):
+    port = link.scene.ports.take()
+    with link.captures.recording('rdma_server'):
+        for output in pair(link, urdma_serves, ['rdma_server', '-p', port], ['rdma_client', '-s', '{host}', '-p', port]):
+            check('end 0' in output, tail(output))
+
+
+def refused(link, urdma_serves):
+    """Nobody listens, and the peer says so at once."""
+    server_side, client_side = link.roles(urdma_serves)
+    client = client_side.node.run('rping', '-c', '-a', server_side.address, '-p', link.scene.ports.take(), '-C', 1)
+    client.wait(PAIR_LIMIT_S)
+    check('RDMA_CM_EVENT_REJECTED, error 8' in client.output(), tail(client.output()))
+
+
+def lost_messages(link, urdma_serves, direction):
+    """The next three datagrams of one direction are lost: the connection is made all the same."""
+    port = link.scene.ports.take()
+    link.relay.command('drop', direction, UD_SEND_ONLY, 3)
+    outputs = pair(link, urdma_serves, ['ucmatose', '-p', port, '-c', 1], ['ucmatose', '-s', '{host}', '-p', port, '-c', 1])
+    for output in outputs:
+        check('return status 0' in output, f'no success\n{tail(output)}')
+
+
+def storm(link):
+    """200 connections a second over a link that loses one frame of a hundred: none fails, and nothing is left."""
+    port = link.scene.ports.take()
+    program = Build.program('connections')
+    link.relay.impair('both', loss=0.01)
+    try:
+        output, _ = pair(link, True, [program, '-p', port, *STORM[:2]], [program, '-p', port, *STORM, '{host}'])
+    finally:
+        link.relay.impair('both')
+    slowest_s = float(re.search(r'the slowest in ([0-9.]+) s', output).group(1))
+    print(f'     {output.strip()}', flush=True)
+    check(slowest_s < STORM_SLOWEST_S, f'one took {slowest_s} s')
+    for side in (link.urdma, link.peer):
+        wait_until(lambda node=side.node: node.status()['connection_manager']['ids'] == 0 and not node.status()['qps'], 10,
+                   'IDs or queue pairs are left', 0.1)
+
+
+def groups():
+    group = Group('rxe/rdma_cm', rxe_link)
+    for role, urdma_serves in ROLES.items():
+        group.add(f'{role}/rping', rping, urdma_serves, '0.0.0.0', '{host}')
+        group.add(f'{role}/rping-ipv6', rping, urdma_serves, '::', '{host6}')
+        group.add(f'{role}/ucmatose', compared, urdma_serves, 'ucmatose', '-c', 5, '-C', 10, '-S', 4096)
+        group.add(f'{role}/udaddy', compared, urdma_serves, 'udaddy', '-c', 2, '-C', 10, '-S', 1000)
+        group.add(f'{role}/rdma_server', rdma_server, urdma_serves)
+        group.add(f'{role}/refused', refused, urdma_serves)
+        for direction in ('ab', 'ba'):
+            group.add(f'{role}/lost-messages-{direction}', lost_messages, urdma_serves, direction)
+    group.add('tshark', lambda link: link.captures.judge_with_tshark())
+    yield group
+    group = Group('urdma/rdma_cm', urdma_link)
+    group.add('storm-loss-1-percent', storm)
+    yield group

@@ -1,0 +1,254 @@
+"""Applications that people run over verbs and the connection manager, unmodified, as Debian ships them: rsockets, fio,
+qperf, libfabric, UCX. docs/programs/ has the commands.
+
+SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from cases.rdma_cm import manager, own_ipv4
+from harness.node import check_reaped, one_node, two_nodes
+from harness.process import Failure, Skip, check, listens, tail, wait_until
+from harness.runner import Group
+
+LIMIT_S = 60
+# Shows sockets to a program where rsockets are: by the name that the linker finds everywhere in Debian.
+RSOCKETS = {'LD_PRELOAD': '/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so'}
+FILE_BYTES = 3_000_000
+
+QPERF_VERIFIED = ('ver_rc_compare_swap', 'ver_rc_fetch_add')
+QPERF_TESTS = ('rc_bi_bw', 'rc_lat', 'rc_rdma_read_bw', 'rc_rdma_write_poll_lat', 'rc_compare_swap_mr', 'rc_fetch_add_mr',
+               *QPERF_VERIFIED)
+QPERF_ATTEMPTS = 5
+FABRICS = {'msg': 'verbs', 'rdm': 'verbs;ofi_rxm'}
+UCX_EXAMPLE = pathlib.Path('/usr/share/doc/libucx-dev/examples/ucp_client_server.c')
+# UCX wires up RC over UD, which it takes only if the list has it.
+UCX_TRANSPORTS = {'rc_verbs': 'rc_verbs,ud_verbs:aux', 'ud_verbs': 'ud_verbs'}
+
+
+def need(*programs):
+    for program in programs:
+        if shutil.which(program) is None:
+            raise Skip(f'{program} is not installed; run scripts/setup')
+
+
+def compiled(place, compiler, source, *libraries):
+    """A program in C that the project's build leaves alone."""
+    need(compiler)
+    program = place.scene.directory / f'{source.stem}-{compiler}'
+    done = subprocess.run([compiler, '-O1', '-w', '-o', program, source, *libraries], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure(f'{compiler} fails\n{tail(done.stderr)}')
+    return program
+
+
+def connect(place, server_argv, client_argv, tcp_port=None, environment=None, server_ends=True):
+    """Runs a server, and a client once the server listens: on a TCP port if one is given, otherwise in the connection
+    manager. Returns both outputs."""
+    need(server_argv[0], client_argv[0])
+    before = manager(place.server)['listeners']
+    server = place.server.run(*server_argv, environment=environment)
+
+    def is_ready():
+        if tcp_port is not None:
+            return listens(server.pid, tcp_port)
+        return manager(place.server)['listeners'] > before
+
+    wait_until(lambda: server.has_ended() or is_ready(), 20, f'{server.line()} does not listen', 0.05)
+    client = place.client.run(*client_argv, environment=environment)
+    try:
+        client_output = client.expect_success(LIMIT_S, 'client ')
+        return client_output, server.expect_success(10, 'server ') if server_ends else server.output()
+    except Failure as failure:
+        raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
+    finally:
+        server.kill()
+        client.kill()
+
+
+def moved_bytes(node):
+    engines = node.status()['engines']
+    return sum(engine['bytes_copied_mapped'] + engine['bytes_copied_by_copier'] + 1024 * engine['frames_sent']
+               for engine in engines)
+
+
+def random_file(place):
+    path = place.scene.directory / 'sent'
+    path.write_bytes(os.urandom(FILE_BYTES))
+    return path
+
+
+# ---- rsockets ----
+
+def preload_order(place):
+    """librspreload asks the next library in line for the functions that it replaces: urdma's stand-in is to be that."""
+    libraries = place.client.run_to_end('printenv', 'LD_PRELOAD', environment=RSOCKETS).strip().split(':')
+    check(len(libraries) == 2 and 'librspreload' in libraries[0] and 'kstub' in libraries[1], f'it is {libraries}')
+
+
+def rcopy(place):
+    sent, port = random_file(place), place.scene.ports.take()
+    received = place.scene.directory / 'received'
+    connect(place, ['rcopy', '-p', port], ['rcopy', sent, f'{place.host}:{received}', '-p', port], server_ends=False)
+    check(received.read_bytes() == sent.read_bytes(), 'the file that arrives is another')
+
+
+def verified_stream(place, program, *options):
+    port = place.scene.ports.take()
+    common = [program, '-p', port, '-T', 'v', *options]
+    connect(place, common, [*common, '-s', place.host])
+
+
+def file_sent(place, client):
+    """To the traditional nc, by a client that waits in select() as it does."""
+    need('nc.traditional', client.split()[0])
+    sent, port = random_file(place), place.scene.ports.take()
+    received = place.scene.directory / 'received'
+    before = moved_bytes(place.client)
+    connect(place, ['sh', '-c', f'exec nc.traditional -l -p {port} > {received}'],
+            ['sh', '-c', f'exec {client.format(host=place.host, port=port)} < {sent}'], environment=RSOCKETS)
+    check(received.read_bytes() == sent.read_bytes(), 'the file that arrives is another')
+    moved = moved_bytes(place.client) - before
+    check(moved >= FILE_BYTES, f'{moved} bytes of {FILE_BYTES} went through the node')
+
+
+def iperf(place):
+    port = place.scene.ports.take()
+    before = moved_bytes(place.client)
+    output, _ = connect(place, ['iperf', '-s', '-P', 1, '-p', port],
+                        ['iperf', '-c', place.host, '-p', port, '-n', '4M'], environment=RSOCKETS)
+    check('4.00 MBytes' in output, tail(output))
+    moved = moved_bytes(place.client) - before
+    check(moved >= 4 << 20, f'{moved} bytes of 4 MiB went through the node')
+
+
+def add_rsockets(group):
+    group.add('preload-order', preload_order)
+    group.add('rcopy', rcopy)
+    group.add('rstream-blocking', verified_stream, 'rstream', '-T', 'b', '-S', 65536, '-C', 20, '-I', 2)
+    group.add('riostream', verified_stream, 'riostream', '-S', 4096, '-C', 10, '-I', 10)
+    group.add('nc', file_sent, 'nc.traditional -q 0 {host} {port}')
+    group.add('socat', file_sent, 'socat -u STDIN TCP:{host}:{port}')
+    group.add('iperf', iperf)
+
+
+# ---- fio, qperf ----
+
+def fio(place, verb):
+    """fio's server takes what a client sends, and judges the checksums in it. What RDMA WRITE and READ move it does not
+    look at. It asks for no RNR retries, so that all receives must be there before the first send."""
+    port = place.scene.ports.take()
+    common = ['fio', '--thread', '--ioengine=rdma', f'--port={port}', '--bs=64k', '--size=2m']
+    server = [*common, '--name=server', '--rw=read', '--iodepth=32']
+    client = [*common, '--name=client', f'--hostname={place.host}', f'--verb={verb}', '--rw=write']
+    if verb == 'send':
+        server += ['--verb=recv', '--verify=crc32c']
+        client += ['--verify=crc32c', '--do_verify=0']
+    client_output, server_output = connect(place, server, client)
+    for output in client_output, server_output:
+        check('err= 0' in output, tail(output))
+    check('issued rwts: total=0,32,0,0' in client_output, f'not 32 blocks\n{tail(client_output)}')
+    if verb == 'send':
+        check('issued rwts: total=32,0,0,0' in server_output, f'not 32 blocks\n{tail(server_output)}')
+
+
+def run_qperf(place, test):
+    port = place.scene.ports.take()
+    return connect(place, ['qperf', '-lp', port], ['qperf', '-lp', port, '-cm', 1, '-t', 1, place.host, test],
+                   tcp_port=port, server_ends=False)[0]
+
+
+def qperf(place, test):
+    """Connected by the connection manager: without it qperf knows LIDs alone, which RoCE does not have. Its server tells
+    the client a port, and listens on it then: a client that is quick is refused, and tries again."""
+    for attempt in range(QPERF_ATTEMPTS):
+        try:
+            output = run_qperf(place, test)
+            break
+        except Failure as failure:
+            if 'Event rejected' not in str(failure) or attempt + 1 == QPERF_ATTEMPTS:
+                raise
+    figure = re.search(r'(?:bw|latency|msg_rate)\s+=\s+([\d.]+) ', output)
+    check(figure and float(figure.group(1)) > 0, f'no figure\n{tail(output)}')
+
+
+def add_tools(group, qperf_tests=QPERF_TESTS):
+    for verb in 'write', 'read', 'send':
+        group.add(f'fio-{verb}', fio, verb)
+    for test in qperf_tests:
+        group.add(f'qperf-{test}', qperf, test)
+
+
+# ---- libfabric, UCX ----
+
+def fi_info(place):
+    need('fi_info')
+    output = place.client.run_to_end('fi_info', '-p', 'verbs')
+    for kind in 'FI_EP_MSG', 'FI_EP_DGRAM', 'FI_EP_RDM':
+        check(f'type: {kind}' in output, f'no endpoints of {kind}\n{tail(output)}')
+
+
+def fi_pingpong(place, endpoint):
+    """-c compares what arrives with what was sent. Not between namespaces: the server listens on what its host's name stands
+    for, and one of namespaces has no name of its own."""
+    port = place.scene.ports.take()
+    common = ['fi_pingpong', '-p', FABRICS[endpoint], '-e', endpoint, '-c', '-I', 20]
+    output, _ = connect(place, [*common, '-B', port], [*common, '-P', port, place.host], tcp_port=port)
+    rows = re.findall(r'^\S+\s+20\s+=20\s', output, re.MULTILINE)
+    check(len(rows) >= 5, f'{len(rows)} sizes\n{tail(output)}')
+
+
+def ucx_perftest(place, transport, test, size):
+    need('ucx_perftest')
+    device = place.client.run_to_end('ls', '/sys/class/infiniband').strip()
+    port = place.scene.ports.take()
+    output, _ = connect(place, ['ucx_perftest', '-p', port],
+                        ['ucx_perftest', '-p', port, '-t', test, '-n', 100, '-s', size, place.host], tcp_port=port,
+                        environment={'UCX_TLS': UCX_TRANSPORTS[transport], 'UCX_NET_DEVICES': f'{device}:1'})
+    check(re.search(r'^Final:\s+100 ', output, re.MULTILINE), f'no figures\n{tail(output)}')
+
+
+def ucx_client_server(place):
+    """UCX's own example: its connections are made by the connection manager."""
+    if not UCX_EXAMPLE.exists():
+        raise Skip('libucx-dev is not installed; run scripts/setup')
+    program = compiled(place, 'gcc', UCX_EXAMPLE, '-lucp', '-lucs')
+    host = own_ipv4(place.server)
+    port = place.scene.ports.take()
+    common = [program, '-p', port, '-c', 'tag', '-s', 10000]
+    output, _ = connect(place, common, [*common, '-a', host], server_ends=False,
+                        environment={'UCX_TLS': 'rc_verbs', 'UCX_SOCKADDR_TLS_PRIORITY': 'rdmacm'})
+    check('ABCDEFGHIJ' in output, tail(output))
+
+
+def add_libraries(group, endpoints=tuple(FABRICS)):
+    group.add('fi_info', fi_info)
+    for endpoint in endpoints:
+        group.add(f'fi_pingpong-{endpoint}', fi_pingpong, endpoint)
+    group.add('ucx_client_server', ucx_client_server)
+    for transport in UCX_TRANSPORTS:
+        group.add(f'ucx_perftest-{transport}-lat', ucx_perftest, transport, 'tag_lat', 1024)
+        group.add(f'ucx_perftest-{transport}-bw', ucx_perftest, transport, 'tag_bw', 65536)
+
+
+def add_all(group, qperf_tests=QPERF_TESTS, endpoints=tuple(FABRICS)):
+    add_rsockets(group)
+    add_tools(group, qperf_tests)
+    add_libraries(group, endpoints)
+    group.add('reaped', lambda place: [check_reaped(node) for node in {place.server, place.client}])
+
+
+def groups(_large):
+    group = Group('one-node/applications', one_node)
+    add_all(group)
+    yield group
+    group = Group('forced-wire/applications', lambda: one_node('--force-wire'))
+    add_all(group, QPERF_VERIFIED)
+    yield group
+    group = Group('veth-1500/applications', lambda: two_nodes(1500))
+    add_all(group, QPERF_VERIFIED, ())
+    yield group

@@ -1,0 +1,268 @@
+"""Programs that connect by IP address: Debian's rdmacm-utils, and perftest with -R, on one node, on the forced wire
+path, with librdmacm's older commands (no AF_IB), and between two nodes over veth.
+
+SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""
+
+import os
+import pathlib
+import tempfile
+import time
+
+from harness.node import Build, check_reaped, one_node, two_nodes
+from harness.process import Failure, Skip, check, tail, wait_until
+from harness.runner import Group
+from harness.tables import devinfo_gids, perftest_rows
+
+GROUP_ADDRESS = '239.77.1.2'
+PAIR_LIMIT_S = 60
+
+
+def manager(node):
+    return node.status()['connection_manager']
+
+
+def start_server(node, argv):
+    before = manager(node)['listeners']
+    server = node.run(*argv)
+    wait_until(lambda: server.has_ended() or manager(node)['listeners'] > before, 20, f'{argv[0]} does not listen', 0.1)
+    if server.has_ended():
+        raise Failure(f'the server {server.line()} ended with {server.wait(0)} before its client came\n'
+                      f'{tail(server.output())}')
+    return server
+
+
+def connect(place, server_argv, client_argv, server_ends=True):
+    """Runs a server, and a client against it; returns the client's and the server's output."""
+    server = start_server(place.server, server_argv)
+    client = place.client.run(*client_argv)
+    try:
+        client_output = client.expect_success(PAIR_LIMIT_S, 'client ')
+        return client_output, server.expect_success(10, 'server ') if server_ends else server.output()
+    except Failure as failure:
+        raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
+    finally:
+        server.kill()
+        client.kill()
+
+
+def ipv6_host(place):
+    """An address of the server's that is not link-local."""
+    gids = [gid for _, gid in devinfo_gids(place.server.run_to_end('ibv_devinfo', '-v'))]
+    found = next((gid for gid in gids if '::ffff:' not in gid and not gid.startswith('fe80')), None)
+    if found is None:
+        raise Skip('there is no IPv6 address here')
+    return found
+
+
+def own_ipv4(node):
+    gids = [gid for _, gid in devinfo_gids(node.run_to_end('ibv_devinfo', '-v'))]
+    return next(gid.split(':')[-1] for gid in gids if '::ffff:' in gid)
+
+
+def expect_rping(client):
+    """Success of an rping client. It closes its channel while another of its threads is about to ask on it, which says
+    so and ends the program; that is after all has been done."""
+    try:
+        client.expect_success(PAIR_LIMIT_S, 'client ')
+    except Failure:
+        if 'rdma_get_cm_event: Bad file descriptor' not in client.output():
+            raise
+
+
+def rping(place, *options, host=None, wildcard='0.0.0.0'):
+    port = place.scene.ports.take()
+    common = ['-p', port, '-C', 20, '-V', *options]
+    server = start_server(place.server, ['rping', '-s', '-a', wildcard, *common])
+    expect_rping(place.client.run('rping', '-c', '-a', host or place.host, *common))
+    server.kill()
+
+
+def rping_ipv6(place):
+    rping(place, host=ipv6_host(place), wildcard='::')
+
+
+def rping_specific(place):
+    """A server that listens on one address alone."""
+    rping(place, host=own_ipv4(place.server), wildcard=own_ipv4(place.server))
+
+
+def rping_persistent(place):
+    """One server, and clients one after another and at once."""
+    port = place.scene.ports.take()
+    server = start_server(place.server, ['rping', '-s', '-P', '-p', port])
+    argv = ['rping', '-c', '-a', place.host, '-p', port, '-C', 10, '-V']
+    for _ in range(3):
+        expect_rping(place.client.run(*argv))
+    for client in [place.client.run(*argv) for _ in range(5)]:
+        expect_rping(client)
+    check(not server.has_ended(), 'the server has ended')
+    server.kill()
+
+
+def compared(place, program, *options):
+    """ucmatose and udaddy: as many connections, messages and bytes as they are told."""
+    if program == 'ucmatose':  # the other has a port of its own
+        options = [*options, '-p', place.scene.ports.take()]
+    for output in connect(place, [program, *options], [program, '-s', place.host, *options]):
+        check('return status 0' in output, f'no success\n{tail(output)}')
+
+
+def rdma_server(place):
+    port = place.scene.ports.take()
+    outputs = connect(place, ['rdma_server', '-p', port], ['rdma_client', '-s', place.host, '-p', port])
+    for output in outputs:
+        check('end 0' in output, tail(output))
+
+
+def rdma_xserver(place, kind):
+    port = place.scene.ports.take()
+    outputs = connect(place, ['rdma_xserver', '-p', port, '-c', kind],
+                      ['rdma_xclient', '-s', place.host, '-p', port, '-c', kind])
+    for output in outputs:
+        check('end 0' in output, tail(output))
+
+
+def cmtime(place, connections):
+    port = place.scene.ports.take()
+    output, _ = connect(place, ['cmtime', '-p', port, '-c', connections],
+                        ['cmtime', '-s', place.host, '-p', port, '-c', connections], server_ends=False)
+    check('disconnect' in output, tail(output))
+
+
+def mckey(place):
+    common = ['mckey', '-m', GROUP_ADDRESS, '-C', 10]
+    receiver = place.server.run(*common, '-b', own_ipv4(place.server))
+    # It says nothing when it is ready; what comes before that is lost, as it is with datagrams.
+    wait_until(lambda: receiver.has_ended() or place.server.status()['qps'], 20, 'mckey makes no queue pair', 0.1)
+    time.sleep(1)
+    sender = place.client.run(*common, '-s', '-b', own_ipv4(place.client))
+    sender.expect_success(PAIR_LIMIT_S, 'sender ')
+    check('return status 0' in receiver.expect_success(PAIR_LIMIT_S, 'receiver '), 'no success')
+
+
+def perftest(place, program, *options):
+    """It makes two connections one after another, and listens for each: a client that is quick finds nobody there the
+    second time, and ends."""
+    for attempt in range(3):
+        port = place.scene.ports.take()
+        common = [program, '-F', '-R', '-p', port, '-n', 200, *options]
+        try:
+            client_output, _ = connect(place, common, [*common, place.host])
+            break
+        except Failure as failure:
+            if attempt == 2 or 'RDMA_CM_EVENT_REJECTED; error: 8' not in str(failure):
+                raise
+    check(len(perftest_rows(client_output)) == 1, f'no figures\n{tail(client_output)}')
+
+
+def rsockets(place, program, *options):
+    port = place.scene.ports.take()
+    common = [program, '-p', port, *options]
+    connect(place, common, [*common, '-s', place.host])
+
+
+def rcopy(place):
+    """A file of 3 MB and an odd end, compared."""
+    port = place.scene.ports.take()
+    with tempfile.TemporaryDirectory() as directory:
+        source, copy = (pathlib.Path(directory) / name for name in ('source', 'copy'))
+        source.write_bytes(os.urandom(3_000_001))
+        server = start_server(place.server, ['rcopy', '-p', port])
+        client = place.client.run('rcopy', source, f'{place.host}:{copy}', '-p', port)
+        client.expect_success(PAIR_LIMIT_S, 'client ')
+        wait_until(lambda: copy.exists() and copy.stat().st_size == source.stat().st_size, 10, 'the copy is not whole')
+        check(copy.read_bytes() == source.read_bytes(), 'the copy is another file')
+        server.kill()
+
+
+def refused(place):
+    """Nobody listens: the peer says so at once, and the program hears it as Linux tells it."""
+    port = place.scene.ports.take()
+    client = place.client.run('rping', '-c', '-a', place.host, '-p', port, '-C', 1)
+    client.wait(PAIR_LIMIT_S)
+    check('RDMA_CM_EVENT_REJECTED, error 8' in client.output(), tail(client.output()))
+
+
+def killed(place, clients=20):
+    """A server that is killed: its clients are told within a second, and its port is free at once."""
+    port = place.scene.ports.take()
+    argv = ['rping', '-s', '-P', '-p', port]
+    server = start_server(place.server, argv)
+    all_clients = [place.client.run('stdbuf', '-oL', 'rping', '-c', '-a', place.host, '-p', port, '-C', 100000000) for _ in range(clients)]
+    ends = clients * (2 if place.client is place.server else 1)
+    wait_until(lambda: sum(qp['state'] == 'RTS' for qp in place.client.status()['qps']) >= ends, PAIR_LIMIT_S,
+               'they do not connect', 0.1)
+    time.sleep(0.5)
+    server.kill()
+    killed_at = time.monotonic()
+
+    def untold():  # of those whose READ or WRITE did not fail just then, upon which they end
+        return [client for client in all_clients if not client.has_ended() and 'DISCONNECT EVENT' not in client.output()]
+
+    try:
+        wait_until(lambda: not untold(), 20, 'clients are not told', 0.05)
+    except Failure as failure:
+        raise Failure(f'{failure}: {len(untold())} of them; one says\n{tail(untold()[0].output())}') from failure
+    took_s = time.monotonic() - killed_at
+    for client in all_clients:
+        client.kill()
+    check(took_s < 3, f'they were told after {took_s:.1f} s')
+    again = start_server(place.server, argv)
+    expect_rping(place.client.run('rping', '-c', '-a', place.host, '-p', port, '-C', 5))
+    again.kill()
+
+
+def many(place, *options):
+    """Connections one after another, or at once; each carries a message. nothing_left sees that they leave nothing."""
+    port = place.scene.ports.take()
+    program = Build.program('connections')
+    connect(place, [program, '-p', port, *options[:2]], [program, '-p', port, *options, place.host])
+
+
+def nothing_left(place):
+    """Neither IDs nor channels outlive their programs."""
+    for node in {place.server, place.client}:
+        check_reaped(node)
+        wait_until(lambda node=node: manager(node)['ids'] == 0 and manager(node)['channels'] == 0, 3,
+                   'IDs or channels are left', 0.1)
+
+
+def add_cases(group):
+    group.add('rping', rping)
+    group.add('rping-specific', rping_specific)
+    group.add('rping-ipv6', rping_ipv6)
+    group.add('rping-persistent', rping_persistent)
+    group.add('ucmatose', compared, 'ucmatose', '-c', 10, '-C', 20, '-S', 4096)
+    group.add('ucmatose-100', compared, 'ucmatose', '-c', 100)
+    group.add('ucmatose-migrate', compared, 'ucmatose', '-c', 5, '-m')
+    group.add('udaddy', compared, 'udaddy', '-c', 5, '-C', 10, '-S', 1000)
+    group.add('rdma_server', rdma_server)
+    group.add('rdma_xserver-rc', rdma_xserver, 'r')
+    group.add('rdma_xserver-xrc', rdma_xserver, 'x')
+    group.add('cmtime', cmtime, 50)
+    group.add('mckey', mckey)
+    for program in ('ib_send_bw', 'ib_write_lat', 'ib_read_bw', 'ib_atomic_bw'):
+        group.add(f'{program}-R', perftest, program)
+    group.add('ib_send_lat-R-ud', perftest, 'ib_send_lat', '-c', 'UD', '-s', 512)
+    group.add('rstream', rsockets, 'rstream', '-C', 100, '-S', 4096, '-I', 10)
+    group.add('riostream', rsockets, 'riostream', '-C', 100, '-S', 4096, '-I', 10)
+    group.add('rcopy', rcopy)
+    group.add('refused', refused)
+    group.add('killed', killed)
+    group.add('nothing-left', nothing_left)
+
+
+def groups(_large):
+    kinds = {'one-node': (), 'forced-wire': ('--force-wire',), 'no-af-ib': ('--no-af-ib',)}
+    for kind, up in kinds.items():
+        group = Group(f'{kind}/rdma_cm', lambda up=up: one_node(*up))
+        add_cases(group)
+        if kind == 'one-node':
+            group.add('2000-in-turn', many, '--count', 2000)
+            group.add('1000-at-once', many, '--count', 1000, '--threads', 200)
+            group.add('nothing-left-of-many', nothing_left)
+        yield group
+    group = Group('veth-1500/rdma_cm', lambda: two_nodes(1500))
+    add_cases(group)
+    yield group

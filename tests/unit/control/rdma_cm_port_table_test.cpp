@@ -1,0 +1,81 @@
+// Who may have which port.
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/control/rdma_cm/port_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace urdma::control::rdma_cm {
+namespace {
+
+PortUser user(std::uint32_t id, const SocketAddress& address, std::uint16_t port, bool reuses = false) {
+  PortUser made{id, address, reuses, false};
+  made.address.port = port;
+  return made;
+}
+
+SocketAddress here(std::uint8_t last) { return address_of(wire::gid_from_ipv4(0xC0000200U | last), 0); }
+
+TEST(PortTable, Take_OneThatNobodyAskedFor) {
+  PortTable table(100, 102, 1);
+  PortUser first = user(1, here(1), 0);
+  PortUser second = user(2, here(1), 0);
+  PortUser third = user(3, here(1), 0);
+  PortUser fourth = user(4, here(1), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(first.address.port, 101);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, third), 0);
+  EXPECT_EQ(third.address.port, 100);
+  EXPECT_EQ(table.take(PortSpace::kTcp, fourth), EADDRNOTAVAIL) << "all are taken";
+  EXPECT_EQ(table.take(PortSpace::kUdp, fourth), 0) << "of another space";
+}
+
+TEST(PortTable, Take_TheSameAddressAgain) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, here(1), 7);
+  PortUser second = user(2, here(1), 7);
+  PortUser third = user(3, here(2), 7);
+  EXPECT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), EADDRINUSE);
+  EXPECT_EQ(table.take(PortSpace::kTcp, third), 0) << "another address";
+  table.give_back(PortSpace::kTcp, 7, 1);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
+  EXPECT_EQ(table.users(PortSpace::kTcp, 7).size(), 2U);
+}
+
+TEST(PortTable, Take_AllAddresses) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, any_address(Family::kIpv4), 7);
+  PortUser second = user(2, here(1), 7);
+  EXPECT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), EADDRNOTAVAIL);
+  PortUser other_family = user(3, any_address(Family::kIpv6), 7);
+  EXPECT_EQ(table.take(PortSpace::kTcp, other_family), EADDRNOTAVAIL);
+}
+
+TEST(PortTable, Take_EachOfItsFamilyOnly) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, any_address(Family::kIpv4), 7);
+  PortUser second = user(2, any_address(Family::kIpv6), 7);
+  first.is_family_only = second.is_family_only = true;
+  EXPECT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
+}
+
+TEST(PortTable, CheckListen_ReusedAddressesHaveOneListener) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, here(1), 7, true);
+  PortUser second = user(2, here(1), 7, true);
+  EXPECT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
+  EXPECT_EQ(table.check_listen(PortSpace::kTcp, first), EADDRINUSE);
+  table.give_back(PortSpace::kTcp, 7, 2);
+  EXPECT_EQ(table.check_listen(PortSpace::kTcp, first), 0);
+  table.give_back(PortSpace::kTcp, 7, 1);
+  EXPECT_EQ(table.size(), 0U);
+}
+
+}  // namespace
+}  // namespace urdma::control::rdma_cm

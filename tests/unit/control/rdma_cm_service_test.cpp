@@ -1,0 +1,144 @@
+// Channels as sockets: what well-behaved clients and others send.
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/control/rdma_cm/service.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/uio.h>
+
+#include "tests/unit/control/rdma_cm_fixture.hpp"
+
+namespace urdma::control::rdma_cm {
+namespace {
+
+class RdmaCmServiceTest : public testing::Test {
+ protected:
+  RdmaCmServiceTest() : loop(std::move(*EventLoop::create())), service(*loop, network, Limits{}, Options{}) {
+    program = open_channel();
+  }
+
+  UniqueFd open_channel() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    service.add_channel(UniqueFd(ends[0]));
+    return UniqueFd(ends[1]);
+  }
+  static bool send(int channel, std::span<const std::byte> bytes, std::span<const int> fds) {
+    iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    alignas(cmsghdr) std::array<char, 64> control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (!fds.empty()) {
+      message.msg_control = control.data();
+      message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+      cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+      std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+    }
+    return ::sendmsg(channel, &message, MSG_NOSIGNAL) >= 0;
+  }
+  static std::vector<std::byte> create_command() {
+    rdma_ucm_create_id body{};
+    body.uid = 1;
+    body.ps = static_cast<std::uint16_t>(PortSpace::kTcp);
+    const abi::rdma_cm::Command header{RDMA_USER_CM_CMD_CREATE_ID, sizeof(body), 0,
+                                       sizeof(rdma_ucm_create_id_resp)};
+    std::vector<std::byte> bytes(sizeof(header) + sizeof(body));
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    std::memcpy(bytes.data() + sizeof(header), &body, sizeof(body));
+    return bytes;
+  }
+  // The answer's error; -1 when the other end has gone without one.
+  int ask(int channel, std::span<const std::byte> command) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const UniqueFd own(ends[0]);
+    UniqueFd theirs(ends[1]);
+    const int fd = theirs.get();
+    EXPECT_TRUE(send(channel, command, std::span(&fd, 1)));
+    theirs.reset();
+    loop->run_once(Instant{});
+    std::array<std::byte, 64> bytes{};
+    if (::recv(own.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) < 8) return -1;
+    abi::rdma_cm::Answer answer{};
+    std::memcpy(&answer, bytes.data(), sizeof(answer));
+    return static_cast<int>(answer.error);
+  }
+  static bool has_ended(int channel) {
+    pollfd state{channel, POLLIN, 0};
+    return ::poll(&state, 1, 1000) == 1 && (state.revents & POLLHUP) != 0;
+  }
+
+  FakeNetwork network;
+  std::unique_ptr<EventLoop> loop;
+  Service service;
+  UniqueFd program;
+};
+
+TEST_F(RdmaCmServiceTest, Command_IsAnswered) {
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+  EXPECT_EQ(service.summary().ids, 1U);
+  auto command = create_command();
+  command.resize(command.size() - 8);
+  command[4] = std::byte{16};
+  EXPECT_EQ(ask(program.get(), command), EINVAL) << "too short, but no nonsense";
+}
+
+TEST_F(RdmaCmServiceTest, Close_TakesTheIdsAlong) {
+  const UniqueFd other = open_channel();
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+  EXPECT_EQ(ask(other.get(), create_command()), 0);
+  program.reset();
+  loop->run_once(Instant{});
+  EXPECT_EQ(service.summary().channels, 1U);
+  EXPECT_EQ(service.summary().ids, 1U);
+}
+
+TEST_F(RdmaCmServiceTest, Nonsense_CostsTheChannel) {
+  const auto command = create_command();
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  const UniqueFd owner(null);
+  const std::array two{null, null};
+  const std::vector<std::byte> too_long(4096);
+  const std::vector<std::pair<std::span<const std::byte>, std::span<const int>>> all = {
+      {command, {}},                       // no way to answer
+      {command, std::span(two).first(1)},  // no socket
+      {command, two},                      // two of them
+      {std::span(command).first(5), std::span(two).first(1)},
+      {too_long, std::span(two).first(1)},
+  };
+  for (const auto& [bytes, fds] : all) {
+    const UniqueFd channel = open_channel();
+    ASSERT_TRUE(send(channel.get(), bytes, fds));
+    loop->run_once(Instant{});
+    EXPECT_TRUE(has_ended(channel.get())) << bytes.size() << " bytes, " << fds.size() << " descriptors";
+  }
+  EXPECT_EQ(service.summary().channels, 1U);
+  EXPECT_EQ(ask(program.get(), command), 0) << "the others have theirs";
+}
+
+TEST_F(RdmaCmServiceTest, Nonsense_LengthsThatLie) {
+  auto command = create_command();
+  command[4] = std::byte{0xFF};
+  EXPECT_EQ(ask(program.get(), command), -1);
+  EXPECT_TRUE(has_ended(program.get()));
+}
+
+TEST_F(RdmaCmServiceTest, Answer_ThatNobodyReads) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const int fd = ends[1];
+  ::close(ends[0]);
+  EXPECT_TRUE(send(program.get(), create_command(), std::span(&fd, 1)));
+  ::close(ends[1]);
+  loop->run_once(Instant{});
+  EXPECT_EQ(service.summary().ids, 1U);
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
+}  // namespace
+}  // namespace urdma::control::rdma_cm
