@@ -56,7 +56,7 @@ class Tally:
 class Failures:
     """What is said again at the end: each line that begins with FAIL, with as much as DETAIL_LINES of what follows it."""
 
-    DETAIL_LINES = 12
+    DETAIL_LINES = 30
 
     def __init__(self):
         self.lines = []
@@ -141,6 +141,12 @@ def run_program(test, variant):
     return summarise(label, status, output.decode(errors='replace'), cases, seconds)
 
 
+def telling_lines(output):
+    """The last of what a program said, without GoogleTest's account of what went well."""
+    quiet = re.compile(r'^\[( RUN      |       OK |----------|==========)\]|^$')
+    return [line for line in output.splitlines() if not quiet.match(line)][-60:]
+
+
 def summarise(label, status, output, cases, seconds):
     """A program's tally and lines. Exit status 77 is meson's word for skipped."""
     tally, lines = Tally(), []
@@ -154,11 +160,11 @@ def summarise(label, status, output, cases, seconds):
         lines.append(f'SKIP {label}: {last_line}')
     elif status != 0 and tally.failed == 0:
         tally.failed += 1
-        lines += [f'FAIL {label}: it ended with {status}', *output.splitlines()[-60:]]
+        lines += [f'FAIL {label}: it ended with {status} after {len(cases)} cases', *telling_lines(output)]
     elif status == 0 and not cases:
         tally.passed += 1
     elif status != 0:
-        lines += output.splitlines()[-60:]
+        lines += telling_lines(output)
     lines.append(f'---- {label}: {tally} ({seconds:.1f} s)')
     return tally, lines
 
