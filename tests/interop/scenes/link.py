@@ -11,7 +11,8 @@ import os
 import subprocess
 
 from harness.node import Build, Node, ip, make_namespace, require_root
-from harness.process import Failure, Scene, Skip, listens, tail, wait_until
+from harness.pairs import PAIR_LIMIT_S, finish, start_server
+from harness.process import Failure, Scene, Skip, listens
 from harness.tables import devinfo_gids
 
 from vm.guest import Guest
@@ -24,7 +25,6 @@ MTU = 9000
 IPV4 = ('192.0.2.1', '192.0.2.2')  # of urdma's node, and of the peer
 IPV6 = ('2001:db8::1', '2001:db8::2')
 MAC = '52:54:00:00:00:01'  # of urdma's node
-PAIR_LIMIT_S = 60
 OWN_PROGRAMS = ('interop_traffic', 'interop_answers')
 
 
@@ -75,23 +75,12 @@ class Link:
         port = self.scene.ports.take()
         common = ['-p', port, *argv[1:]]
         words = [[side.where(argv[0]), gid_option, side.gid(family), *common] for side in (server, client)]
-        serving = server.node.run(*words[0])
-        wait_until(lambda: serving.has_ended() or server.listens(serving, port), 20, f'{argv[0]} does not listen', 0.05)
-        if serving.has_ended():
-            raise Failure(f'the server {serving.line()} ended before its client came\n{tail(serving.output())}')
+        serving = start_server(server.node, words[0], lambda program: server.listens(program, port))
         return serving, client.node.run(*words[1], server.address)
 
     def pair(self, urdma_serves, argv, gid_option, family='ipv4', limit_s=PAIR_LIMIT_S):
         """Runs a pair; returns the client's and the server's output."""
-        serving, coming = self.start(urdma_serves, argv, gid_option, family)
-        try:
-            output = coming.expect_success(limit_s, 'client ')
-            return output, serving.expect_success(10, 'server ')
-        except Failure as failure:
-            raise Failure(f'{failure}\n     the server said:\n{tail(serving.output())}') from failure
-        finally:
-            serving.kill()
-            coming.kill()
+        return finish(*self.start(urdma_serves, argv, gid_option, family), limit_s)
 
 
 def make_wire(scene):

@@ -7,10 +7,11 @@ SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 import re
 
 from harness.node import Build
+from harness.pairs import PAIR_LIMIT_S, by_address, finish, start_server
 from harness.process import Failure, check, tail, wait_until
 from harness.runner import Group
 
-from scenes.link import PAIR_LIMIT_S, rxe_link, urdma_link
+from scenes.link import rxe_link, urdma_link
 from suites.programs import ROLES
 
 STORM = ['--count', 800, '--rate', 200, '--threads', 32]  # 4 s of it
@@ -18,35 +19,13 @@ STORM_SLOWEST_S = 10.0
 UD_SEND_ONLY = 0x64
 
 
-def listeners(node):
-    """How many programs listen by rdma_cm at this end."""
-    if hasattr(node, 'status'):
-        return node.status()['connection_manager']['listeners']
-    return node.shell('rdma resource show cm_id; true').count('LISTEN')
-
-
-def start_server(node, argv):
-    before = listeners(node)
-    server = node.run(*argv)
-    wait_until(lambda: server.has_ended() or listeners(node) > before, 20, f'{argv[0]} does not listen', 0.1)
-    if server.has_ended():
-        raise Failure(f'the server {server.line()} ended before its client came\n{tail(server.output())}')
-    return server
-
-
 def pair(link, urdma_serves, server_argv, client_argv):
     """Runs a server, and a client that is told the server's address; returns both outputs, the client's first."""
     server_side, client_side = link.roles(urdma_serves)
-    server = start_server(server_side.node, server_argv)
-    client = client_side.node.run(*[word.format(host=server_side.address, host6=server_side.gid_texts['ipv6'])
-                                    if isinstance(word, str) else word for word in client_argv])
-    try:
-        return client.expect_success(PAIR_LIMIT_S, 'client '), server.expect_success(10, 'server ')
-    except Failure as failure:
-        raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
-    finally:
-        server.kill()
-        client.kill()
+    server = start_server(server_side.node, server_argv, by_address(server_side.node))
+    words = [word.format(host=server_side.address, host6=server_side.gid_texts['ipv6']) if isinstance(word, str) else word
+             for word in client_argv]
+    return finish(server, client_side.node.run(*words))
 
 
 def rping(link, urdma_serves, wildcard, host, *options):
@@ -107,7 +86,7 @@ def storm(link):
     print(f'     {output.strip()}', flush=True)
     check(slowest_s < STORM_SLOWEST_S, f'one took {slowest_s} s')
     for side in (link.urdma, link.peer):
-        wait_until(lambda node=side.node: node.status()['connection_manager']['ids'] == 0 and not node.status()['qps'], 10,
+        wait_until(lambda node=side.node: node.connection_manager()['ids'] == 0 and not node.status()['qps'], 10,
                    'IDs or queue pairs are left', 0.1)
 
 

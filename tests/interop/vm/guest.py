@@ -124,8 +124,14 @@ class Guest:
             raise Failure(f'guest: {line} ended with {status}\n{tail(text)}')
         return text
 
-    def run(self, *argv):
+    def listeners(self):
+        """How many listen in the connection manager."""
+        return self.shell('rdma resource show cm_id; true').count('LISTEN')
+
+    def run(self, *argv, environment=None):
         self.count += 1
+        if environment:
+            argv = ('env', *(f'{name}={value}' for name, value in environment.items()), *argv)
         return GuestProgram(self, self.count, argv)
 
     def run_to_end(self, *argv, limit_s=30):

@@ -7,15 +7,14 @@ SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 
-from cases.rdma_cm import manager, own_ipv4
+from cases.rdma_cm import own_ipv4
 from harness.node import check_reaped, one_node, two_nodes
-from harness.process import Failure, Skip, check, listens, tail, wait_until
+from harness.pairs import connect
+from harness.process import Failure, Skip, check, need, tail
 from harness.runner import Group
 
-LIMIT_S = 60
 # Shows sockets to a program where rsockets are: by the name that the linker finds everywhere in Debian.
 RSOCKETS = {'LD_PRELOAD': '/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so'}
 FILE_BYTES = 3_000_000
@@ -30,12 +29,6 @@ UCX_EXAMPLE = pathlib.Path('/usr/share/doc/libucx-dev/examples/ucp_client_server
 UCX_TRANSPORTS = {'rc_verbs': 'rc_verbs,ud_verbs:aux', 'ud_verbs': 'ud_verbs'}
 
 
-def need(*programs):
-    for program in programs:
-        if shutil.which(program) is None:
-            raise Skip(f'{program} is not installed; run scripts/setup')
-
-
 def compiled(place, compiler, source, *libraries):
     """A program in C that the project's build leaves alone."""
     need(compiler)
@@ -44,30 +37,6 @@ def compiled(place, compiler, source, *libraries):
     if done.returncode != 0:
         raise Failure(f'{compiler} fails\n{tail(done.stderr)}')
     return program
-
-
-def connect(place, server_argv, client_argv, tcp_port=None, environment=None, server_ends=True):
-    """Runs a server, and a client once the server listens: on a TCP port if one is given, otherwise in the connection
-    manager. Returns both outputs."""
-    need(server_argv[0], client_argv[0])
-    before = manager(place.server)['listeners']
-    server = place.server.run(*server_argv, environment=environment)
-
-    def is_ready():
-        if tcp_port is not None:
-            return listens(server.pid, tcp_port)
-        return manager(place.server)['listeners'] > before
-
-    wait_until(lambda: server.has_ended() or is_ready(), 20, f'{server.line()} does not listen', 0.05)
-    client = place.client.run(*client_argv, environment=environment)
-    try:
-        client_output = client.expect_success(LIMIT_S, 'client ')
-        return client_output, server.expect_success(10, 'server ') if server_ends else server.output()
-    except Failure as failure:
-        raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
-    finally:
-        server.kill()
-        client.kill()
 
 
 def moved_bytes(node):

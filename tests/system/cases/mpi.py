@@ -6,9 +6,9 @@ SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 
 import pathlib
 
-from cases.applications import compiled, moved_bytes, need
+from cases.applications import compiled, moved_bytes
 from harness.node import Build, check_reaped, one_node, two_nodes
-from harness.process import check, tail
+from harness.process import check, need, tail
 from harness.runner import Group
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1] / 'programs' / 'mpi_exchange.c'

@@ -4,46 +4,20 @@ path, with librdmacm's older commands (no AF_IB), and between two nodes over vet
 SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """
 
-import os
-import pathlib
-import tempfile
+import re
 import time
 
 from harness.node import Build, check_reaped, one_node, two_nodes
+from harness.pairs import PAIR_LIMIT_S, by_address, connect, start_server
 from harness.process import Failure, Skip, check, tail, wait_until
 from harness.runner import Group
 from harness.tables import devinfo_gids, perftest_rows
 
 GROUP_ADDRESS = '239.77.1.2'
-PAIR_LIMIT_S = 60
 
 
-def manager(node):
-    return node.status()['connection_manager']
-
-
-def start_server(node, argv):
-    before = manager(node)['listeners']
-    server = node.run(*argv)
-    wait_until(lambda: server.has_ended() or manager(node)['listeners'] > before, 20, f'{argv[0]} does not listen', 0.1)
-    if server.has_ended():
-        raise Failure(f'the server {server.line()} ended with {server.wait(0)} before its client came\n'
-                      f'{tail(server.output())}')
-    return server
-
-
-def connect(place, server_argv, client_argv, server_ends=True):
-    """Runs a server, and a client against it; returns the client's and the server's output."""
-    server = start_server(place.server, server_argv)
-    client = place.client.run(*client_argv)
-    try:
-        client_output = client.expect_success(PAIR_LIMIT_S, 'client ')
-        return client_output, server.expect_success(10, 'server ') if server_ends else server.output()
-    except Failure as failure:
-        raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
-    finally:
-        server.kill()
-        client.kill()
+def listening(node, argv):
+    return start_server(node, argv, by_address(node))
 
 
 def ipv6_host(place):
@@ -73,7 +47,7 @@ def expect_rping(client):
 def rping(place, *options, host=None, wildcard='0.0.0.0'):
     port = place.scene.ports.take()
     common = ['-p', port, '-C', 20, '-V', *options]
-    server = start_server(place.server, ['rping', '-s', '-a', wildcard, *common])
+    server = listening(place.server, ['rping', '-s', '-a', wildcard, *common])
     expect_rping(place.client.run('rping', '-c', '-a', host or place.host, *common))
     server.kill()
 
@@ -90,7 +64,7 @@ def rping_specific(place):
 def rping_persistent(place):
     """One server, and clients one after another and at once."""
     port = place.scene.ports.take()
-    server = start_server(place.server, ['rping', '-s', '-P', '-p', port])
+    server = listening(place.server, ['rping', '-s', '-P', '-p', port])
     argv = ['rping', '-c', '-a', place.host, '-p', port, '-C', 10, '-V']
     for _ in range(3):
         expect_rping(place.client.run(*argv))
@@ -156,26 +130,6 @@ def perftest(place, program, *options):
     check(len(perftest_rows(client_output)) == 1, f'no figures\n{tail(client_output)}')
 
 
-def rsockets(place, program, *options):
-    port = place.scene.ports.take()
-    common = [program, '-p', port, *options]
-    connect(place, common, [*common, '-s', place.host])
-
-
-def rcopy(place):
-    """A file of 3 MB and an odd end, compared."""
-    port = place.scene.ports.take()
-    with tempfile.TemporaryDirectory() as directory:
-        source, copy = (pathlib.Path(directory) / name for name in ('source', 'copy'))
-        source.write_bytes(os.urandom(3_000_001))
-        server = start_server(place.server, ['rcopy', '-p', port])
-        client = place.client.run('rcopy', source, f'{place.host}:{copy}', '-p', port)
-        client.expect_success(PAIR_LIMIT_S, 'client ')
-        wait_until(lambda: copy.exists() and copy.stat().st_size == source.stat().st_size, 10, 'the copy is not whole')
-        check(copy.read_bytes() == source.read_bytes(), 'the copy is another file')
-        server.kill()
-
-
 def refused(place):
     """Nobody listens: the peer says so at once, and the program hears it as Linux tells it."""
     port = place.scene.ports.take()
@@ -184,33 +138,50 @@ def refused(place):
     check('RDMA_CM_EVENT_REJECTED, error 8' in client.output(), tail(client.output()))
 
 
-def killed(place, clients=20):
+def told_at(client):
+    """When it heard of the end of its connection, on the clock of time.monotonic()."""
+    return float(re.search(r'^told at ([0-9.]+)$', client.expect_success(PAIR_LIMIT_S, 'client '), re.MULTILINE).group(1))
+
+
+def killed(place, clients=50):
     """A server that is killed: its clients are told within a second, and its port is free at once."""
     port = place.scene.ports.take()
-    argv = ['rping', '-s', '-P', '-p', port]
-    server = start_server(place.server, argv)
-    all_clients = [place.client.run('stdbuf', '-oL', 'rping', '-c', '-a', place.host, '-p', port, '-C', 100000000) for _ in range(clients)]
-    ends = clients * (2 if place.client is place.server else 1)
-    wait_until(lambda: sum(qp['state'] == 'RTS' for qp in place.client.status()['qps']) >= ends, PAIR_LIMIT_S,
-               'they do not connect', 0.1)
-    time.sleep(0.5)
-    server.kill()
+    argv = [Build.program('connections'), '-p', port, '--count', clients + 1]
+    server = listening(place.server, argv)
+    all_clients = [place.client.run(*argv, '--hold', place.host) for _ in range(clients)]
+    wait_until(lambda: all('held' in client.output() for client in all_clients), PAIR_LIMIT_S, 'they do not connect', 0.1)
     killed_at = time.monotonic()
+    server.kill()
+    again = listening(place.server, ['rping', '-s', '-P', '-p', port])
+    expect_rping(place.client.run('rping', '-c', '-a', place.host, '-p', port, '-C', 5))
+    again.kill()
+    took_s = max(told_at(client) for client in all_clients) - killed_at
+    check(took_s < 1, f'they were told after {took_s:.2f} s')
+
+
+def killed_busy(place, clients=5):
+    """The same of rping, which READs and WRITEs all the time. Its server takes one request for another when two come at
+    once, so that its clients come in turn."""
+    port = place.scene.ports.take()
+    server = listening(place.server, ['rping', '-s', '-P', '-p', port])
+    all_clients = []
+    for count in range(1, clients + 1):
+        all_clients.append(place.client.run('stdbuf', '-oL', 'rping', '-c', '-a', place.host, '-p', port, '-C', 100000000))
+        ends = count * (2 if place.client is place.server else 1)
+        wait_until(lambda ends=ends: sum(qp['state'] == 'RTS' for qp in place.client.status()['qps']) >= ends, PAIR_LIMIT_S,
+                   'it does not connect', 0.05)
+    server.kill()
 
     def untold():  # of those whose READ or WRITE did not fail just then, upon which they end
         return [client for client in all_clients if not client.has_ended() and 'DISCONNECT EVENT' not in client.output()]
 
     try:
-        wait_until(lambda: not untold(), 20, 'clients are not told', 0.05)
+        wait_until(lambda: not untold(), 3, 'clients are not told', 0.05)
     except Failure as failure:
         raise Failure(f'{failure}: {len(untold())} of them; one says\n{tail(untold()[0].output())}') from failure
-    took_s = time.monotonic() - killed_at
-    for client in all_clients:
-        client.kill()
-    check(took_s < 3, f'they were told after {took_s:.1f} s')
-    again = start_server(place.server, argv)
-    expect_rping(place.client.run('rping', '-c', '-a', place.host, '-p', port, '-C', 5))
-    again.kill()
+    finally:
+        for client in all_clients:
+            client.kill()
 
 
 def many(place, *options):
@@ -224,7 +195,7 @@ def nothing_left(place):
     """Neither IDs nor channels outlive their programs."""
     for node in {place.server, place.client}:
         check_reaped(node)
-        wait_until(lambda node=node: manager(node)['ids'] == 0 and manager(node)['channels'] == 0, 3,
+        wait_until(lambda node=node: node.connection_manager()['ids'] == 0 and node.connection_manager()['channels'] == 0, 3,
                    'IDs or channels are left', 0.1)
 
 
@@ -245,11 +216,9 @@ def add_cases(group):
     for program in ('ib_send_bw', 'ib_write_lat', 'ib_read_bw', 'ib_atomic_bw'):
         group.add(f'{program}-R', perftest, program)
     group.add('ib_send_lat-R-ud', perftest, 'ib_send_lat', '-c', 'UD', '-s', 512)
-    group.add('rstream', rsockets, 'rstream', '-C', 100, '-S', 4096, '-I', 10)
-    group.add('riostream', rsockets, 'riostream', '-C', 100, '-S', 4096, '-I', 10)
-    group.add('rcopy', rcopy)
     group.add('refused', refused)
     group.add('killed', killed)
+    group.add('killed-busy', killed_busy)
     group.add('nothing-left', nothing_left)
 
 

@@ -10,11 +10,11 @@ import pathlib
 import shutil
 import subprocess
 
-from .process import Failure, Scene, Skip, check, listens, tail, wait_until
+from .pairs import PAIR_LIMIT_S, finish, on_tcp, start_server
+from .process import Failure, Scene, Skip, check, tail, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UP_LIMIT_S = 20
-PAIR_LIMIT_S = 60
 
 
 class Build:
@@ -64,6 +64,13 @@ class Node:
         except ValueError as error:
             raise Failure(f'urdma status --json prints no JSON: {error}\n{tail(text)}') from error
 
+    def connection_manager(self):
+        return self.status()['connection_manager']
+
+    def listeners(self):
+        """How many listen in the connection manager."""
+        return self.connection_manager()['listeners']
+
     def daemon(self):
         """The daemon's process id, found by its name and environment."""
         for pid in self.scene.strays():
@@ -89,20 +96,8 @@ class Place:
         and the server's output."""
         port = self.scene.ports.take()
         common = [argv[0], port_option, port, *argv[1:]]
-        server = self.server.run(*common, *server_only)
-        wait_until(lambda: server.has_ended() or listens(server.pid, port), 20, f'{argv[0]} does not listen')
-        if server.has_ended():
-            raise Failure(f'the server {server.line()} ended with {server.wait(0)} before its client came\n'
-                          f'{tail(server.output())}')
-        client = self.client.run(*common, *client_only, self.host)
-        try:
-            client_output = client.expect_success(limit_s, 'client ')
-            return client_output, server.expect_success(10, 'server ')
-        except Failure as failure:
-            raise Failure(f'{failure}\n     the server said:\n{tail(server.output())}') from failure
-        finally:
-            server.kill()
-            client.kill()
+        server = start_server(self.server, [*common, *server_only], on_tcp(port))
+        return finish(server, self.client.run(*common, *client_only, self.host), limit_s)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,12 @@ def check(condition, sentence):
         raise Failure(sentence)
 
 
+def need(*programs):
+    for program in programs:
+        if shutil.which(program) is None:
+            raise Skip(f'{program} is not installed; run scripts/setup')
+
+
 def wait_until(condition, limit_s, sentence, pause_s=0.02):
     """Waits until `condition()` is true; returns the seconds that took."""
     started = time.monotonic()

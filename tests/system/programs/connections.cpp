@@ -1,7 +1,8 @@
 // Many connections by IP address, one after another or as a storm. Usage: connections [-p PORT] [--count N]
-// [--rate PER-SECOND] [--threads N] [HOST]. The client makes each connection, sends its number over it, and
-// takes it down; the server compares. Both end with 0 when all have been made, heard and taken down, and the
-// client prints how long the slowest took.
+// [--rate PER-SECOND] [--threads N] [--hold] [HOST]. The client makes each connection, sends its number over
+// it, and takes it down; the server compares. Both end with 0 when all have been made, heard and taken down,
+// and the client prints how long the slowest took. With --hold the client makes one connection, says "held",
+// waits to be told that it is disconnected, and prints when: seconds of CLOCK_MONOTONIC.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -32,6 +33,7 @@ struct Options {
   std::uint32_t count = 100;
   std::uint32_t rate = 0;  // 0: as fast as it goes
   std::uint32_t threads = 1;
+  bool is_held = false;
 };
 
 ibv_qp_init_attr wanted_qp() {
@@ -169,7 +171,7 @@ void send_number(rdma_cm_id* id, std::uint32_t number) {
   wait_for_success(id->send_cq);
 }
 
-void connect_once(const Options& options, addrinfo* server, std::uint32_t number) {
+rdma_cm_id* connected(const Options& options, addrinfo* server, std::uint32_t number) {
   rdma_cm_id* id = nullptr;  // without a channel: each call waits for its event
   expect_zero_of(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), "rdma_create_id", number);
   expect_zero_of(rdma_resolve_addr(id, nullptr, server->ai_addr, kResolveMs), "rdma_resolve_addr", number);
@@ -180,10 +182,32 @@ void connect_once(const Options& options, addrinfo* server, std::uint32_t number
   parameters.retry_count = 7;
   parameters.rnr_retry_count = 7;
   expect_zero_of(rdma_connect(id, &parameters), ("rdma_connect to " + options.host).c_str(), number);
-  send_number(id, number);
+  return id;
+}
+
+void take_down(rdma_cm_id* id, std::uint32_t number) {
   expect_zero_of(rdma_disconnect(id), "rdma_disconnect", number);
   rdma_destroy_qp(id);
   expect_zero_of(rdma_destroy_id(id), "rdma_destroy_id", number);
+}
+
+void connect_once(const Options& options, addrinfo* server, std::uint32_t number) {
+  rdma_cm_id* const id = connected(options, server, number);
+  send_number(id, number);
+  take_down(id, number);
+}
+
+void hold(const Options& options, addrinfo* server) {
+  rdma_cm_id* const id = connected(options, server, 0);
+  std::printf("held\n");
+  std::fflush(stdout);
+  rdma_cm_event* event = nullptr;
+  expect_zero_of(rdma_get_cm_event(id->channel, &event), "rdma_get_cm_event", 0);
+  const std::chrono::duration<double> now = Clock::now().time_since_epoch();
+  if (event->event != RDMA_CM_EVENT_DISCONNECTED) fail(rdma_event_str(event->event));
+  rdma_ack_cm_event(event);
+  std::printf("told at %.6f\n", now.count());
+  take_down(id, 0);
 }
 
 class Client {
@@ -198,6 +222,7 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   void run() {
+    if (options_.is_held) return hold(options_, server_);
     std::vector<std::thread> threads;
     for (std::uint32_t i = 0; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
     for (std::thread& thread : threads) thread.join();
@@ -252,6 +277,7 @@ int main(int argc, char** argv) {
   app.add_option("--count", options.count);
   app.add_option("--rate", options.rate);
   app.add_option("--threads", options.threads);
+  app.add_flag("--hold", options.is_held);
   app.add_option("host", options.host);
   CLI11_PARSE(app, argc, argv);
   try {
