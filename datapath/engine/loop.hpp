@@ -95,7 +95,7 @@ struct Engine::Loop {
   void nap();  // sleeps until something happens
   [[nodiscard]] bool may_sleep();
   [[nodiscard]] Instant wake_time() const;
-  void report(const Report& report);
+  void report(const Report& report);  // what it says is over may be freed before this returns
   void break_session(Session& session, const char* reason);
   void wake_if_asleep();  // other threads
   void write_wake() const;

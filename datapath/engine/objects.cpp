@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "datapath/engine/loop.hpp"
 #include "datapath/memory/windows.hpp"
@@ -180,8 +181,9 @@ void Engine::remove_region(memory::Region& region) {
 
 void Engine::Loop::settle_quiesce(Qp& qp) {
   if (qp.transfers != 0 || qp.quiesce_cookie == 0) return;
-  report({Report::Kind::kQuiesced, qp.quiesce_cookie, 0, 0, nullptr});
-  qp.quiesce_cookie = 0;
+  // The report comes last: the control thread frees the QP when it has it.
+  const std::uint64_t cookie = std::exchange(qp.quiesce_cookie, 0);
+  report({Report::Kind::kQuiesced, cookie, 0, 0, nullptr});
 }
 
 bool Engine::quiesce(Qp& qp, std::uint64_t cookie) {

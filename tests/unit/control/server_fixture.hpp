@@ -9,6 +9,7 @@
 
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -35,9 +36,20 @@ inline constexpr std::uint32_t kLocalAndRemoteWrite = kAccessLocalWrite | kAcces
   ::_exit(0);
 }
 
+inline std::ptrdiff_t thread_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+inline const std::ptrdiff_t kThreadsAtStart = thread_count();  // TSan has one of its own
+
+// Earlier tests may have left threads that close descriptors aside: a fork with them would have their locks.
+inline void wait_for_other_threads() {
+  for (int waited_ms = 0; thread_count() > kThreadsAtStart && waited_ms < 2000; ++waited_ms) ::usleep(1000);
+}
+
 class ServerTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
+    wait_for_other_threads();
     char pattern[] = "/tmp/urdma-unit-XXXXXX";
     node = std::string(::mkdtemp(pattern)) + "/node";
     int ends[2];
