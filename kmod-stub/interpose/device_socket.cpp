@@ -4,7 +4,6 @@
 
 #include <sys/socket.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 
@@ -17,23 +16,17 @@ namespace {
 
 constinit std::atomic<bool> has_complained = false;
 
-[[gnu::cold]] void complain(std::string_view reason) {
-  if (has_complained.exchange(true, std::memory_order_relaxed)) return;
-  PathBuffer sentence;
-  sentence.append("urdma: ").append(reason).append(" (node ").append(node_directory()).append(")\n");
-  raw::write(STDERR_FILENO, sentence.c_str(), sentence.view().size());
-}
-
 // The errno for the program, once a person has been told.
 [[gnu::cold]] long explain_failure(long error) {
   switch (-error) {
     case ECONNREFUSED:
     case ENOENT:
-      complain("the daemon is not running; start it with `urdma up`");
+      complain_once(has_complained, "the daemon is not running; start it with `urdma up`");
       return -ENODEV;
     case EACCES:
     case EPERM:
-      complain("no permission to use the daemon; ask its owner, or start your own with `urdma up`");
+      complain_once(has_complained,
+                    "no permission to use the daemon; ask its owner, or start your own with `urdma up`");
       return -EACCES;
     default:
       return error;
@@ -61,6 +54,13 @@ long connect_uninterrupted(int fd, std::string_view name) {
 }
 
 }  // namespace
+
+[[gnu::cold]] void complain_once(std::atomic<bool>& complained, std::string_view reason) {
+  if (complained.exchange(true, std::memory_order_relaxed)) return;
+  PathBuffer sentence;
+  sentence.append("urdma: ").append(reason).append(" (node ").append(node_directory()).append(")\n");
+  raw::write(STDERR_FILENO, sentence.c_str(), sentence.view().size());
+}
 
 void append_device_path(std::string_view name, PathBuffer& path) {
   path.append(node_directory()).append("/").append(abi::kDeviceDirectory).append("/").append(name);

@@ -6,6 +6,7 @@
 
 #include <sys/un.h>
 
+#include <atomic>
 #include <string_view>
 
 #include "interpose/path_buffer.hpp"
@@ -18,6 +19,9 @@ void append_device_path(std::string_view name, PathBuffer& path);
 // As open(2) with these flags: a descriptor, or -1 and errno. When nobody answers it is ENODEV, and
 // stderr gets one sentence, once in a process.
 [[nodiscard]] int open_device_socket(std::string_view name, int flags);
+
+// One sentence for the person, once in a process for each `complained`.
+void complain_once(std::atomic<bool>& complained, std::string_view reason);
 
 // The NAME of the device that `fd` is; empty: it is none. `address` holds it. Costs system calls; errno
 // stays.

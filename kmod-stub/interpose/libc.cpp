@@ -13,6 +13,7 @@ namespace {
 #define URDMA_LOOK_UP(result, name, ...) real::name.get();
   URDMA_HOOKED_FUNCTIONS(URDMA_LOOK_UP)
 #undef URDMA_LOOK_UP
+  real::recv.get();
 }
 
 }  // namespace

@@ -137,6 +137,8 @@ namespace real {
 #define URDMA_DECLARE_REAL(result, name, ...) inline constinit Real<result(__VA_ARGS__)> name{#name};
 URDMA_HOOKED_FUNCTIONS(URDMA_DECLARE_REAL)
 #undef URDMA_DECLARE_REAL
+// Not hooked, but to be libc's own also where another preloaded library has one.
+inline constinit Real<ssize_t(int, void*, std::size_t, int)> recv{"recv"};
 }  // namespace real
 
 }  // namespace urdma::stub

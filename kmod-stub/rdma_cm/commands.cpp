@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "interpose/libc.hpp"
 #include "interpose/raw.hpp"
 #include "rdma_cm/channel.hpp"
+#include "rdma_cm/removal.hpp"
 #include "urdma/abi/rdma_cm.hpp"
 
 namespace urdma::stub {
@@ -42,13 +44,16 @@ class Descriptor {
   int fd_;
 };
 
-// A command is not interrupted, and waits for room also where GET_EVENT would not wait for events.
+// A command is not interrupted, and waits for room also where GET_EVENT would not wait for events. A user has
+// no more descriptors under way than one program may have open: the daemon takes them out.
 long send_uninterrupted(int channel, const msghdr& message) {
   for (;;) {
     const long sent = raw::call(SYS_sendmsg, channel, &message, MSG_NOSIGNAL);
     if (sent == -EAGAIN) {
       pollfd waiting{channel, POLLOUT, 0};
       raw::call(SYS_poll, &waiting, 1, -1);
+    } else if (sent == -ETOOMANYREFS) {
+      raw::call(SYS_poll, nullptr, 0, 1);
     } else if (sent != -EINTR) {
       return sent;
     }
@@ -92,30 +97,46 @@ long receive_answer(int fd, const Question& question) {
   return -static_cast<long>(answer.error);
 }
 
-// Returns 0, or a negative errno.
+// Takes the sign of an event. False: somebody else was faster.
+bool take_token(int channel) {
+  abi::EventToken token{};
+  long got = 0;
+  do {
+    got = raw::call(SYS_recvfrom, channel, &token, sizeof(token), MSG_DONTWAIT, nullptr, nullptr);
+  } while (got == -EINTR);
+  return got != -EAGAIN;  // at the channel's end, asking tells
+}
+
+// Returns 0, or a negative errno; -EAGAIN also where there was no sign of an event to take.
 long ask(int channel, const Question& question) {
   int ends[2];
   const long made = raw::call(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
   if (made < 0) return made;
   const Descriptor own(ends[0]);
   Descriptor daemons(ends[1]);
+  // Only now, that nothing can go wrong: with a sign that is taken for nothing, its event would be lost.
+  if (question.command == RDMA_USER_CM_CMD_GET_EVENT && !take_token(channel)) return -EAGAIN;
   const long sent = send_question(channel, question, daemons.get());
   if (sent < 0) return sent == -EPIPE || sent == -ECONNRESET ? -EIO : sent;
   daemons.close();
   return receive_answer(own.get(), question);
 }
 
-// Waits for the sign of an event, as long as the descriptor's own mode says.
-long take_token(int channel) {
+// Waits for the sign of an event, as long as the descriptor's own mode says, and leaves it there. The thread
+// may be cancelled meanwhile, as in write(2).
+long wait_for_token(int channel) {
   abi::EventToken token{};
-  const long got = raw::call(SYS_recvfrom, channel, &token, sizeof(token), 0, nullptr, nullptr);
+  const int errno_before = errno;
+  const ssize_t got = real::recv(channel, &token, sizeof(token), MSG_PEEK);
+  const long error = errno;
+  errno = errno_before;
   if (got > 0) return 0;
-  return got == 0 || got == -ECONNRESET ? -EIO : got;
+  return got == 0 || error == ECONNRESET ? -EIO : -error;
 }
 
 long get_event(int channel, const Question& question) {
   for (;;) {
-    if (const long taken = take_token(channel); taken < 0) return taken;
+    if (const long waited = wait_for_token(channel); waited < 0) return waited;
     const long result = ask(channel, question);
     if (result != -EAGAIN) return result;  // otherwise the event has gone meanwhile
   }
@@ -210,6 +231,10 @@ long execute_channel_command(int channel, const void* bytes, std::size_t size) {
         result = ask(channel, question);
     }
   }
+  const Exchange exchange{question.command, question.body, question.body_bytes, question.response,
+                          question.response_bytes};
+  if (result == 0) note_success(channel, exchange);
+  if (result == -EIO && is_abandoned(channel)) result = execute_abandoned(channel, exchange);
   return result < 0 ? result : static_cast<long>(size);
 }
 

@@ -1,10 +1,13 @@
 // /dev/infiniband/rdma_cm, as a program with the stand-in sees it.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/rdma_user_cm.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -14,11 +17,13 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace urdma::test {
 namespace {
 
+constexpr std::uint32_t kDeviceRemoval = 11;
 constexpr const char* kDevice = "/dev/infiniband/rdma_cm";
 
 template <typename Body>
@@ -215,13 +220,98 @@ TEST_F(Channel, Fork_ChildAsksOnIt) {
   ::close(copy);
 }
 
+// As a thread that is in write(2), which is how programs end those that wait for events.
+TEST_F(Channel, GetEvent_IsCancelledWhileItWaits) {
+  const auto wait = [](void* channel) -> void* {
+    rdma_ucm_event_resp event{};
+    get_event(*static_cast<int*>(channel), event);
+    return nullptr;
+  };
+  pthread_t waiter;
+  ASSERT_EQ(::pthread_create(&waiter, nullptr, wait, &fd_), 0);
+  ::usleep(20'000);
+  EXPECT_EQ(::pthread_cancel(waiter), 0);
+  void* result = nullptr;
+  timespec limit{};
+  ::clock_gettime(CLOCK_REALTIME, &limit);
+  limit.tv_sec += 5;
+  ASSERT_EQ(::pthread_timedjoin_np(waiter, &result, &limit), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  ASSERT_GT(sign(1, 1), 0);
+  rdma_ucm_event_resp event{};
+  EXPECT_GT(get_event(fd_, event), 0) << "it has taken nothing along";
+}
+
+TEST_F(Channel, GetEvent_WithoutDescriptorsLosesNothing) {
+  set_nonblocking();
+  ASSERT_GT(sign(1, 1), 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  rdma_ucm_event_resp event{};
+  const long refused = get_event(fd_, event);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(refused, -EMFILE);
+  EXPECT_GT(get_event(fd_, event), 0);
+}
+
+// Linux tells each ID that has a device when the device goes; what has none is not told.
+TEST_F(Channel, Death_RemovesTheDeviceOfEachId) {
+  std::uint32_t id = 0;
+  for (const std::uint64_t uid : {0x100000003, 0x100000004, 0x100000005}) ASSERT_GT(create(fd_, uid, id), 0);
+  rdma_ucm_bind bind{};
+  bind.addr.ss_family = AF_INET;
+  bind.id = 3;
+  ASSERT_GT(command(fd_, RDMA_USER_CM_CMD_BIND, bind), 0) << "to every address";
+  bind.id = 4;
+  reinterpret_cast<sockaddr_in&>(bind.addr).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_GT(command(fd_, RDMA_USER_CM_CMD_BIND, bind), 0);
+  rdma_ucm_accept accept{};
+  accept.id = 7;
+  accept.uid = 0x100000007;
+  accept.conn_param.valid = 1;
+  ASSERT_GT(command(fd_, RDMA_USER_CM_CMD_ACCEPT, accept), 0);
+  ASSERT_GT(sign(5, 1), 0);
+  rdma_ucm_event_resp event{};
+  ASSERT_GT(get_event(fd_, event), 0) << "the address of ID 5 is resolved";
+
+  EXPECT_EQ(command(fd_, RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{1}), -ENODEV);
+  for (const std::uint32_t with_device : {4, 5, 7}) {
+    ASSERT_GT(get_event(fd_, event), 0);
+    EXPECT_EQ(event.id, with_device);
+    EXPECT_EQ(event.uid, 0x100000000 | with_device);
+    EXPECT_EQ(event.event, kDeviceRemoval);
+  }
+  EXPECT_EQ(get_event(fd_, event), -EIO);
+  std::uint32_t reported = 0;
+  for (const auto& [number, events] : {std::pair{3U, 0U}, {4U, 1U}, {5U, 2U}, {7U, 1U}}) {
+    const rdma_ucm_destroy_id destroy{address_of(&reported), number, 0};
+    EXPECT_GT(command(fd_, RDMA_USER_CM_CMD_DESTROY_ID, destroy, sizeof(reported)), 0);
+    EXPECT_EQ(reported, events) << number;
+  }
+}
+
+TEST_F(Channel, Death_OfAnotherChannelIsNoRemoval) {
+  const int other = ::open(kDevice, O_RDWR | O_CLOEXEC);
+  rdma_ucm_accept accept{};
+  accept.id = 7;
+  accept.uid = 7;
+  accept.conn_param.valid = 1;
+  ASSERT_GT(command(other, RDMA_USER_CM_CMD_ACCEPT, accept), 0);
+  EXPECT_EQ(command(fd_, RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{1}), -ENODEV);
+  rdma_ucm_event_resp event{};
+  EXPECT_EQ(get_event(fd_, event), -EIO);
+  ::close(other);
+}
+
 TEST_F(Channel, Death_IsSeenAtOnce) {
-  EXPECT_EQ(command(fd_, RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{1}), -EIO);
+  EXPECT_EQ(command(fd_, RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{1}), -ENODEV);
   pollfd waiting{fd_, POLLIN, 0};
   EXPECT_EQ(::poll(&waiting, 1, 1000), 1);
   EXPECT_NE(waiting.revents & POLLHUP, 0);
   std::uint32_t id = 0;
-  EXPECT_EQ(create(fd_, 3, id), -EIO);
+  EXPECT_EQ(create(fd_, 3, id), -ENODEV);
   rdma_ucm_event_resp event{};
   EXPECT_EQ(get_event(fd_, event), -EIO);
 }

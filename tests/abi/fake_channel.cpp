@@ -81,6 +81,7 @@ bool FakeChannel::carry_out(std::span<const char> message, int answer) {
       rdma_ucm_event_resp event{};
       event.status = command.response_bytes;
       event.id = events_;
+      event.uid = 0x100000000 | events_;
       if (events_ == 0) {
         answer_with(answer, EAGAIN);
       } else {
@@ -89,6 +90,10 @@ bool FakeChannel::carry_out(std::span<const char> message, int answer) {
       }
       return true;
     }
+    case RDMA_USER_CM_CMD_BIND:
+    case RDMA_USER_CM_CMD_ACCEPT:
+      answer_with(answer, 0);
+      return true;
     case RDMA_USER_CM_CMD_SET_OPTION:
       answer_with(answer, extra.empty() ? 0 : static_cast<std::uint32_t>(extra[0]));
       return true;

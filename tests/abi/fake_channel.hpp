@@ -2,6 +2,7 @@
 //  CREATE_ID    the answer is the low half of the uid, as an ID
 //  DESTROY_ID   ENOENT
 //  LISTEN       signs as many events as the backlog, of which there are as many as the ID
+//  BIND, ACCEPT succeed
 //  GET_EVENT    an event with the bytes of room that there is as its status, or EAGAIN where there is none
 //  SET_OPTION   the error is the first byte of the value
 //  offer, MIGRATE_ID  the ticket is 77, and what is told is the ticket that came

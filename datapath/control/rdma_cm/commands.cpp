@@ -71,8 +71,11 @@ Reply execute(Context& context, Channel& channel, const Request& request) {
   const auto rule = std::find_if(kRules.begin(), kRules.end(),
                                  [&](const Rule& each) { return each.command == request.command; });
   if (rule == kRules.end()) return refuse(request.command == RDMA_USER_CM_CMD_GET_OPTION ? ENOSYS : EINVAL);
-  if (request.body.size() < rule->body_bytes) return refuse(EINVAL);
-  if (request.response_bytes < rule->response_bytes) return refuse(ENOSPC);
+  const bool is_long_enough = request.body.size() >= rule->body_bytes;
+  if (!is_long_enough || request.response_bytes < rule->response_bytes) {
+    if (rule->handle == get_event) context.put_back_token(channel);
+    return refuse(is_long_enough ? ENOSPC : EINVAL);
+  }
   Reply reply = rule->handle(context, channel, request);
   if (reply.bytes.size() > request.response_bytes) reply.bytes.resize(request.response_bytes);
   return reply;

@@ -25,8 +25,8 @@ Channel* Context::find_channel(std::uint64_t key) const {
 }
 
 Id* Context::add_id(Channel& channel) {
-  const auto own = static_cast<std::uint64_t>(std::count_if(
-      ids.begin(), ids.end(), [&](const auto& entry) { return entry.second->user == channel.peer.uid; }));
+  const auto user = ids_of_users_.find(channel.peer.uid);
+  const std::uint64_t own = user != ids_of_users_.end() ? user->second : 0;
   const Share share{"connection manager IDs", own, ids.size(), limits.max_rdma_cm_ids};
   if (!check_share(share, 1, channel.peer.uid, options.owner, ENOMEM)) return nullptr;
   const auto number = numbers_.take();
@@ -37,6 +37,7 @@ Id* Context::add_id(Channel& channel) {
   id->user = channel.peer.uid;
   id->parameters.own_psn = Psn(static_cast<std::uint32_t>(random()));
   channel.ids.insert(id->number);
+  ++ids_of_users_[id->user];
   return ids.emplace(id->number, std::move(id)).first->second.get();
 }
 
@@ -60,6 +61,7 @@ Id* Context::find(const Channel& channel, std::uint32_t number, int& error) cons
 
 void Context::destroy(Id& id) {
   drop_events_of(id);
+  withdraw_request(id);
   detach(id);
   for (const JoinedGroup& group : id.groups) give_back_group_handle(group.handle);
   if (id.has_port) ports.give_back(id.space, id.source.port, id.number);
@@ -68,6 +70,7 @@ void Context::destroy(Id& id) {
   if (Id* listener = find(id.listener)) --listener->waiting_requests;
   if (Channel* channel = find_channel(id.channel)) channel->ids.erase(id.number);
   numbers_.give_back(id.number - 1);
+  if (--ids_of_users_[id.user] == 0) ids_of_users_.erase(id.user);
   ids.erase(id.number);
 }
 
@@ -97,12 +100,16 @@ rdma_ucm_event_resp Context::event_of(const Id& id, EventType type, int status) 
   return body;
 }
 
+void Context::queue(Id& owner, Channel& channel, const QueuedEvent& event) {
+  owner.events.push_back(channel.events.insert(channel.events.end(), event));
+  sign_events(channel);
+}
+
 void Context::post(Id& id, const rdma_ucm_event_resp& body, std::uint32_t group) {
   Channel* channel = find_channel(id.channel);
   if (channel == nullptr || id.uid == 0 || id.events_queued >= kMostWaitingEvents) return;
   ++id.events_queued;
-  channel->events.push_back({id.number, 0, group, body});
-  sign_events(*channel);
+  queue(id, *channel, {id.number, 0, group, body});
 }
 
 bool Context::post_request(Id& listener, Id& child, const rdma_ucm_event_resp& body) {
@@ -110,8 +117,7 @@ bool Context::post_request(Id& listener, Id& child, const rdma_ucm_event_resp& b
   if (channel == nullptr || listener.waiting_requests >= kMostWaitingRequests) return false;
   ++listener.waiting_requests;
   child.listener = listener.number;
-  channel->events.push_back({listener.number, child.number, 0, body});
-  sign_events(*channel);
+  queue(listener, *channel, {listener.number, child.number, 0, body});
   return true;
 }
 
@@ -126,6 +132,11 @@ void Context::sign_events(Channel& channel) {
   }
 }
 
+void Context::put_back_token(Channel& channel) {
+  if (channel.tokens > 0) --channel.tokens;
+  sign_events(channel);
+}
+
 std::optional<QueuedEvent> Context::take_event(Channel& channel) {
   if (channel.tokens > 0) --channel.tokens;
   if (channel.events.empty()) return std::nullopt;
@@ -133,6 +144,7 @@ std::optional<QueuedEvent> Context::take_event(Channel& channel) {
   channel.events.pop_front();
   Id& owner = *ids.at(event.owner);
   ++owner.events_reported;
+  owner.events.erase(owner.events.begin());
   if (Id* child = find(event.child)) {
     --owner.waiting_requests;
     child->listener = 0;
@@ -145,24 +157,53 @@ std::optional<QueuedEvent> Context::take_event(Channel& channel) {
   return event;
 }
 
+void Context::move_to_channel(Id& id, Channel& to) {
+  Channel* from = find_channel(id.channel);
+  if (from == nullptr || from == &to) return;
+  const auto take_along = [&](Id& moved) {
+    from->ids.erase(moved.number);
+    to.ids.insert(moved.number);
+    moved.channel = to.key;
+  };
+  for (const EventQueue::iterator event : id.events) {
+    to.events.splice(to.events.end(), from->events, event);
+    if (Id* child = find(event->child)) take_along(*child);
+  }
+  take_along(id);
+  sign_events(to);
+}
+
 void Context::drop_events_of(Id& id) {
   Channel* channel = find_channel(id.channel);
   if (channel == nullptr) return;
-  std::vector<std::uint32_t> children;
-  for (const QueuedEvent& event : channel->events) {
-    if (event.owner == id.number && event.child != 0) children.push_back(event.child);
+  for (const EventQueue::iterator event : std::exchange(id.events, {})) {
+    Id* child = find(event->child);
+    channel->events.erase(event);
+    if (child == nullptr) continue;
+    child->listener = 0;
+    destroy(*child);
   }
-  std::erase_if(channel->events, [&](const QueuedEvent& event) {
-    return event.owner == id.number || (event.child == id.number && event.child != 0);
-  });
-  for (const std::uint32_t child : children) destroy(*ids.at(child));
+}
+
+// The event that would tell the listener's program of the ID.
+void Context::withdraw_request(const Id& child) {
+  Id* listener = find(child.listener);
+  Channel* channel = find_channel(child.channel);
+  if (listener == nullptr || channel == nullptr) return;
+  const auto found = std::find_if(listener->events.begin(), listener->events.end(),
+                                  [&](const auto& event) { return event->child == child.number; });
+  if (found == listener->events.end()) return;
+  channel->events.erase(*found);
+  listener->events.erase(found);
 }
 
 void Context::drop_events_of_group(Id& id, std::uint32_t group) {
   Channel* channel = find_channel(id.channel);
   if (channel == nullptr) return;
-  const auto dropped = std::erase_if(channel->events, [&](const QueuedEvent& event) {
-    return event.owner == id.number && event.group == group;
+  const auto dropped = std::erase_if(id.events, [&](const EventQueue::iterator& event) {
+    const bool is_of_group = event->group == group;
+    if (is_of_group) channel->events.erase(event);
+    return is_of_group;
   });
   id.events_queued -= static_cast<std::uint32_t>(dropped);
 }

@@ -6,7 +6,7 @@
 #include <rdma/rdma_user_cm.h>
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,13 +52,14 @@ struct QueuedEvent {
   std::uint32_t group = 0;  // of a multicast group: its handle
   rdma_ucm_event_resp body{};
 };
+using EventQueue = std::list<QueuedEvent>;
 
 // What open("/dev/infiniband/rdma_cm") gave a program.
 struct Channel {
   std::uint64_t key = 0;
   UniqueFd fd;
   Peer peer;
-  std::deque<QueuedEvent> events;
+  EventQueue events;
   std::uint32_t tokens = 0;  // signs of events that it has, and has not come for
   std::set<std::uint32_t> ids;
 };
@@ -119,6 +120,7 @@ struct Id {
 
   // ---- Where it is, once that is known ----
   std::optional<LocalEnd> local;
+  bool is_bound_to_device = false;  // and stays with it, also where a destination is not found
   wire::Gid remote_gid{};
   std::uint32_t resolution = 0;  // counts them: the answer to an earlier one is late
   Instant deadline = Instant::never();
@@ -131,7 +133,9 @@ struct Id {
   std::uint32_t listener = 0;          // of a request that the program has not taken
   std::uint32_t waiting_requests = 0;  // of a listener: those that its program has not taken
   std::vector<JoinedGroup> groups;
-  std::uint32_t events_queued = 0;
+  // Those of the channel's that it owns, in their order: an ID goes without a look at those of others.
+  std::vector<EventQueue::iterator> events;
+  std::uint32_t events_queued = 0;  // of these, all but requests
   std::uint32_t events_reported = 0;
 
   [[nodiscard]] bool is_datagram() const { return type == QpType::kUd; }
@@ -206,6 +210,10 @@ class Context {
   // Takes what is next. Nothing: there is none.
   [[nodiscard]] std::optional<QueuedEvent> take_event(Channel& channel);
   void sign_events(Channel& channel);
+  // Whoever asks for an event has taken its sign, also where it is refused.
+  void put_back_token(Channel& channel);
+  // What waits for the ID's program goes along to another channel, in its order, with the requests in it.
+  void move_to_channel(Id& id, Channel& to);
   void drop_events_of(Id& id);
   void drop_events_of_group(Id& id, std::uint32_t group);
 
@@ -216,9 +224,13 @@ class Context {
   [[nodiscard]] std::size_t connection_count() const { return connections_.size(); }
 
  private:
+  void queue(Id& owner, Channel& channel, const QueuedEvent& event);
+  void withdraw_request(const Id& child);
+
   NumberPool numbers_{kMostNumbers};
   NumberPool group_handles_{kMostNumbers};
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> connections_;  // device, connection: ID
+  std::map<uid_t, std::uint32_t> ids_of_users_;
 
   // librdmacm keeps its IDs in a table of so many.
   static constexpr std::uint32_t kMostNumbers = 65535;

@@ -102,6 +102,7 @@ int bind_id(Context& context, Id& id, const SocketAddress& address) {
     id.local.reset();
     return error;
   }
+  id.is_bound_to_device = id.local.has_value();
   id.source = wanted;
   id.dest = any_address(address.family);
   id.state = IdState::kBound;
@@ -174,7 +175,6 @@ Reply offer_id(Context& context, Channel& channel, const Request& request) {
   return reply_of(response);
 }
 
-// What waits for the ID's program goes along, in its order.
 Reply migrate_id(Context& context, Channel& channel, const Request& request) {
   const auto body = request.read<rdma_ucm_migrate_id>();
   std::uint64_t ticket = 0;
@@ -184,27 +184,7 @@ Reply migrate_id(Context& context, Channel& channel, const Request& request) {
   Id* id = offer != context.offers.end() && offer->second == body.id ? context.find(body.id) : nullptr;
   if (id == nullptr || id->user != channel.peer.uid) return refuse(EINVAL);
   context.offers.erase(offer);
-  Channel* old = context.find_channel(id->channel);
-  if (old != nullptr && old != &channel) {
-    std::deque<QueuedEvent> kept;
-    for (QueuedEvent& event : old->events) {
-      Id* child = context.find(event.child);
-      if (event.owner != id->number) {
-        kept.push_back(event);
-        continue;
-      }
-      channel.events.push_back(event);
-      if (child == nullptr) continue;
-      old->ids.erase(child->number);
-      channel.ids.insert(child->number);
-      child->channel = channel.key;
-    }
-    old->events = std::move(kept);
-    old->ids.erase(id->number);
-    channel.ids.insert(id->number);
-    id->channel = channel.key;
-    context.sign_events(channel);
-  }
+  context.move_to_channel(*id, channel);
   return reply_of(rdma_ucm_migrate_resp{id->events_reported});
 }
 

@@ -22,18 +22,26 @@ int set_type_of_service(Id& id, std::span<const std::byte> bytes) {
   return 0;
 }
 
-int set_reuse(Id& id, std::span<const std::byte> bytes) {
+// What the ID says of its port, if it has one already.
+void tell_port(Context& context, const Id& id) {
+  if (id.has_port)
+    context.ports.change(id.space, {id.number, id.source, id.reuses_address, id.family_only.value_or(false)});
+}
+
+int set_reuse(Context& context, Id& id, std::span<const std::byte> bytes) {
   const auto value = value_of<int>(bytes);
   const bool is_allowed = id.state == IdState::kIdle || (value && *value != 0 && id.state == IdState::kBound);
   if (!value || !is_allowed) return EINVAL;
   id.reuses_address = *value != 0;
+  tell_port(context, id);
   return 0;
 }
 
-int set_family_only(Id& id, std::span<const std::byte> bytes) {
+int set_family_only(Context& context, Id& id, std::span<const std::byte> bytes) {
   const auto value = value_of<int>(bytes);
   if (!value || (id.state != IdState::kIdle && id.state != IdState::kBound)) return EINVAL;
   id.family_only = *value != 0;
+  tell_port(context, id);
   return 0;
 }
 
@@ -46,14 +54,14 @@ int set_ack_timeout(Id& id, std::span<const std::byte> bytes) {
   return 0;
 }
 
-int set_of_id(Id& id, std::uint32_t option, std::span<const std::byte> bytes) {
+int set_of_id(Context& context, Id& id, std::uint32_t option, std::span<const std::byte> bytes) {
   switch (option) {
     case RDMA_OPTION_ID_TOS:
       return set_type_of_service(id, bytes);
     case RDMA_OPTION_ID_REUSEADDR:
-      return set_reuse(id, bytes);
+      return set_reuse(context, id, bytes);
     case RDMA_OPTION_ID_AFONLY:
-      return set_family_only(id, bytes);
+      return set_family_only(context, id, bytes);
     case RDMA_OPTION_ID_ACK_TIMEOUT:
       return set_ack_timeout(id, bytes);
     default:
@@ -88,7 +96,7 @@ Reply set_option(Context& context, Channel& channel, const Request& request) {
   if (body.optlen != request.extra.size()) return refuse(EINVAL);
   switch (body.level) {
     case RDMA_OPTION_ID:
-      return refuse(set_of_id(*id, body.optname, request.extra));
+      return refuse(set_of_id(context, *id, body.optname, request.extra));
     case RDMA_OPTION_IB:
       return refuse(body.optname == RDMA_OPTION_IB_PATH ? set_path(context, *id, request.extra) : ENOSYS);
     default:

@@ -24,6 +24,7 @@ PortTable::PortTable(std::uint16_t first, std::uint16_t last, std::uint32_t seed
     : first_(first), count_(static_cast<std::uint16_t>(last - first + 1)), next_(seed % count_) {}
 
 int PortTable::find_free(PortSpace space, std::uint16_t& port) {
+  if (taken_[space] == count_) return EADDRNOTAVAIL;  // without a look at each
   for (std::uint32_t tried = 0; tried < count_; ++tried) {
     port = static_cast<std::uint16_t>(first_ + next_);
     next_ = (next_ + 1) % count_;
@@ -39,7 +40,9 @@ int PortTable::take(PortSpace space, PortUser& user) {
              error != 0) {
     return error;
   }
-  ports_[{space, user.address.port}].push_back(user);
+  std::vector<PortUser>& all = ports_[{space, user.address.port}];
+  if (all.empty() && is_given(user.address.port)) ++taken_[space];
+  all.push_back(user);
   return 0;
 }
 
@@ -47,11 +50,21 @@ int PortTable::check_listen(PortSpace space, const PortUser& user) const {
   return check(users(space, user.address.port), user, false);
 }
 
+void PortTable::change(PortSpace space, const PortUser& user) {
+  const auto found = ports_.find({space, user.address.port});
+  if (found == ports_.end()) return;
+  for (PortUser& each : found->second) {
+    if (each.id == user.id) each = user;
+  }
+}
+
 void PortTable::give_back(PortSpace space, std::uint16_t port, std::uint32_t id) {
   const auto found = ports_.find({space, port});
   if (found == ports_.end()) return;
   std::erase_if(found->second, [&](const PortUser& user) { return user.id == id; });
-  if (found->second.empty()) ports_.erase(found);
+  if (!found->second.empty()) return;
+  ports_.erase(found);
+  if (is_given(port)) --taken_[space];
 }
 
 std::span<const PortUser> PortTable::users(PortSpace space, std::uint16_t port) const {

@@ -34,6 +34,8 @@ class PortTable {
   [[nodiscard]] int take(PortSpace space, PortUser& user);
   // Whether the user may listen: nobody else has the address, also where both said that they reuse it.
   [[nodiscard]] int check_listen(PortSpace space, const PortUser& user) const;
+  // What the user says of its port from now on.
+  void change(PortSpace space, const PortUser& user);
   void give_back(PortSpace space, std::uint16_t port, std::uint32_t id);
   // Those who have the port, in the order in which they took it.
   [[nodiscard]] std::span<const PortUser> users(PortSpace space, std::uint16_t port) const;
@@ -41,11 +43,13 @@ class PortTable {
 
  private:
   [[nodiscard]] int find_free(PortSpace space, std::uint16_t& port);
+  [[nodiscard]] bool is_given(std::uint16_t port) const { return port >= first_ && port - first_ < count_; }
 
   std::uint16_t first_;
   std::uint16_t count_;
   std::uint32_t next_;
   std::map<std::pair<PortSpace, std::uint16_t>, std::vector<PortUser>> ports_;
+  std::map<PortSpace, std::uint32_t> taken_;  // of those that are given: how many somebody has
 };
 
 }  // namespace urdma::control::rdma_cm

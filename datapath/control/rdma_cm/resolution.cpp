@@ -29,7 +29,7 @@ void set_source(Id& id) {
   id.source.scope = id.dest.scope;
 }
 
-void finish(Context& context, std::uint32_t number, std::uint32_t resolution, bool was_local, int error) {
+void finish(Context& context, std::uint32_t number, std::uint32_t resolution, int error) {
   Id* id = context.find(number);
   const bool is_awaited =
       id != nullptr && id->resolution == resolution && id->state == IdState::kResolvingAddress;
@@ -42,7 +42,7 @@ void finish(Context& context, std::uint32_t number, std::uint32_t resolution, bo
     return context.post(*id, Context::event_of(*id, EventType::kAddressResolved, 0));
   }
   id->state = IdState::kBound;
-  if (!was_local) id->local.reset();
+  if (!id->is_bound_to_device) id->local.reset();
   context.post(*id, Context::event_of(*id, EventType::kAddressError, -error));
 }
 
@@ -55,7 +55,6 @@ int resolve(Context& context, Id& id, const SocketAddress& source, const SocketA
     if (const int error = bind_id(context, id, own); error != 0) return error;
   }
   if (id.state != IdState::kBound || id.source.family != dest.family) return EINVAL;
-  const bool was_local = id.local.has_value();
   wire::Gid remote{};
   const auto local = find_ends(context, id, dest, remote);
   if (!local && local.error().code == ENETUNREACH) return ENETUNREACH;
@@ -63,8 +62,8 @@ int resolve(Context& context, Id& id, const SocketAddress& source, const SocketA
   id.state = IdState::kResolvingAddress;
   id.deadline = context.network.now() + milliseconds(timeout_ms);
   context.resolving.insert(id.number);
-  const auto done = [&context, number = id.number, count = ++id.resolution, was_local](int error) {
-    finish(context, number, count, was_local, error);
+  const auto done = [&context, number = id.number, count = ++id.resolution](int error) {
+    finish(context, number, count, error);
   };
   if (!local) {
     done(local.error().code);
@@ -129,8 +128,7 @@ Instant expire_resolutions(Context& context, Instant now) {
       next = earlier(next, id->deadline);
       continue;
     }
-    id->local.reset();
-    finish(context, number, id->resolution, true, ETIMEDOUT);
+    finish(context, number, id->resolution, ETIMEDOUT);
   }
   return next;
 }

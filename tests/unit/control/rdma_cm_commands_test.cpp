@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tests/unit/control/rdma_cm_fixture.hpp"
 
 namespace urdma::control::rdma_cm {
@@ -164,6 +166,19 @@ TEST_F(RdmaCmTest, Resolve_InTimeOrNotAtAll) {
   EXPECT_FALSE(next_event().has_value()) << "it came too late";
 }
 
+TEST_F(RdmaCmTest, Resolve_AfterATimeoutFromTheAddressThatItIsBoundTo) {
+  const std::uint32_t id = create();
+  ASSERT_EQ(bind(id, address_of(ipv4(2), 0)), 0);
+  ASSERT_EQ(resolve(id, address_of(ipv4(99), 7)), 0);
+  EXPECT_TRUE(expire_resolutions(context, network.time + milliseconds(2000)).is_never());
+  expect_event(EventType::kAddressError);
+  ASSERT_EQ(resolve(id, address_of(ipv4(20), 7)), 0);
+  expect_event(EventType::kAddressResolved);
+  const rdma_ucm_query ask{0, id, RDMA_USER_CM_QUERY_ADDR};
+  EXPECT_EQ(body_of<rdma_ucm_query_addr_resp>(run(RDMA_USER_CM_CMD_QUERY, ask)).node_guid, 2U)
+      << "the device of 192.0.2.2";
+}
+
 TEST_F(RdmaCmTest, Resolve_OfAnIdThatHasGone) {
   const std::uint32_t id = create();
   ASSERT_EQ(resolve(id, address_of(ipv4(99), 7)), 0);
@@ -286,6 +301,9 @@ TEST_F(RdmaCmTest, GetEvent_TokensSayHowMany) {
   ASSERT_EQ(resolve(id, address_of(ipv4(20), 7)), 0);
   EXPECT_EQ(tokens(), 1);
   EXPECT_EQ(run(RDMA_USER_CM_CMD_GET_EVENT, rdma_ucm_get_event{}, 8).error, ENOSPC);
+  EXPECT_EQ(tokens(), 1) << "whoever was refused had taken the token";
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_GET_EVENT, std::uint32_t{0}).error, EINVAL);
+  EXPECT_EQ(tokens(), 1);
   ASSERT_EQ(destroy(id).error, 0);
   EXPECT_FALSE(next_event().has_value()) << "it went with its ID";
   const std::uint32_t next = create();
@@ -299,6 +317,21 @@ TEST_F(RdmaCmTest, GetEvent_TokensAreFew) {
   EXPECT_EQ(tokens(), static_cast<int>(abi::rdma_cm::kMostTokens));
   ASSERT_TRUE(next_event().has_value());
   EXPECT_EQ(tokens(), 1) << "another one for the one that was taken";
+}
+
+// A program of many IDs that dies must not keep the others waiting: each goes without a look at the rest.
+TEST_F(RdmaCmTest, DestroyId_OfManyWithEventsTakesNoTime) {
+  constexpr std::uint32_t kMany = 20'000;
+  const auto begun = std::chrono::steady_clock::now();
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    all.push_back(create());
+    ASSERT_EQ(resolve(all.back(), address_of(ipv4(20), 7)), 0);
+  }
+  EXPECT_EQ(channel->events.size(), kMany);
+  for (const std::uint32_t id : all) context.destroy(*context.find(id));
+  EXPECT_TRUE(channel->events.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
 }
 
 TEST_F(RdmaCmTest, MigrateId_TakesItsEventsAlong) {

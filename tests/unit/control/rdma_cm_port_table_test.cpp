@@ -32,6 +32,25 @@ TEST(PortTable, Take_OneThatNobodyAskedFor) {
   EXPECT_EQ(table.take(PortSpace::kUdp, fourth), 0) << "of another space";
 }
 
+TEST(PortTable, GiveBack_OneThatIsGivenAgain) {
+  PortTable table(100, 101, 0);
+  for (std::uint32_t round = 0; round < 5; ++round) {
+    PortUser named = user(1, here(1), 100);
+    PortUser same = user(2, here(2), 100);
+    PortUser outside = user(3, here(1), 7);
+    PortUser given = user(4, here(1), 0);
+    PortUser none = user(5, here(1), 0);
+    EXPECT_EQ(table.take(PortSpace::kTcp, named), 0);
+    EXPECT_EQ(table.take(PortSpace::kTcp, same), 0);
+    EXPECT_EQ(table.take(PortSpace::kTcp, outside), 0);
+    EXPECT_EQ(table.take(PortSpace::kTcp, given), 0);
+    EXPECT_EQ(given.address.port, 101);
+    EXPECT_EQ(table.take(PortSpace::kTcp, none), EADDRNOTAVAIL);
+    for (const PortUser& each : {named, same, outside, given})
+      table.give_back(PortSpace::kTcp, each.address.port, each.id);
+  }
+}
+
 TEST(PortTable, Take_TheSameAddressAgain) {
   PortTable table(100, 200, 0);
   PortUser first = user(1, here(1), 7);
