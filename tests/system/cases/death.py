@@ -4,11 +4,13 @@ SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """
 
 import os
+import pathlib
 import signal
 import time
 
 from cases.network import watching
 from harness.node import Build, Node, check_reaped, one_node
+from harness.pairs import by_address, start_server
 from harness.process import Scene, check, listens, tail, wait_until
 from harness.runner import Group
 
@@ -79,6 +81,52 @@ def killed_under_pingpong():
             check(status not in (None, 0), f'{program.line()} ended with {status}\n{tail(program.output())}')
         node.up()
         node.down()
+
+
+def killed_with(server_argv, client_argv=None):
+    """The daemon dies under programs that connect by IP address. Yields them, the server first."""
+    with Scene() as scene:
+        node = Node(scene).up()
+        programs = [start_server(node, server_argv, by_address(node))]
+        if client_argv is not None:
+            programs.append(node.run(*client_argv))
+            wait_until(lambda: sum(qp['state'] == 'RTS' for qp in node.status()['qps']) >= 2, 20, 'they do not connect', 0.05)
+        os.kill(node.daemon(), signal.SIGKILL)
+        yield from programs
+
+
+def expect_ends(program, words):
+    status = program.wait(SEEN_WITHIN_S)
+    check(status not in (None, 0), f'{program.line()} ended with {status}\n{tail(program.output())}')
+    check(words in program.output(), f'{program.line()} does not say "{words}"\n{tail(program.output())}')
+
+
+@DAEMON.case
+def killed_under_connections():
+    """As Linux tells them of a device that is taken out."""
+    for program in killed_with(['rping', '-s', '-P'], ['rping', '-c', '-a', '127.0.0.1', '-C', 100_000_000]):
+        expect_ends(program, 'device removal')
+
+
+@DAEMON.case
+def killed_under_a_listener():
+    """Who listens on every address has no device that could be removed."""
+    for program in killed_with(['ucmatose']):
+        expect_ends(program, 'Input/output error')
+
+
+@DAEMON.case
+def killed_under_a_listening_rsocket():
+    """Its accept() waits for ever, as it would in Linux; but the person is told, and it takes no core."""
+    def cpu_s(pid):
+        fields = pathlib.Path(f'/proc/{pid}/stat').read_text(encoding='ascii').rsplit(')', 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+    for program in killed_with(['rstream', '-T', 'b']):
+        wait_until(lambda program=program: 'the daemon has ended' in program.output(), SEEN_WITHIN_S, 'it says nothing')
+        before = cpu_s(program.pid)
+        time.sleep(1)
+        check(cpu_s(program.pid) - before < 0.3, 'it is busy with waiting')
 
 
 @DAEMON.case
