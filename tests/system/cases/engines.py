@@ -72,8 +72,8 @@ def groups(_large):
         group.add('srq-pingpong', srq_pingpong, '-c', '-e')
         group.add('xsrq-pingpong', xsrq_pingpong)
         for program in PERFTEST:
-            group.add(program, perftest, program, ['-n', '200'], 1)
-            if program.endswith('_bw'):
+            group.add(program, perftest, program, ['-n', '100'], 1)
+            if program.endswith('_bw') and kind != 'no-convert-wire':
                 group.add(f'{program}-16-qps', perftest, program, ['-n', '100', '-q', '16'], 1)
         group.add('spread-evenly', spread_evenly)
         group.add('both-killed-are-reaped', both_killed_are_reaped)

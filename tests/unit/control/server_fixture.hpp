@@ -3,17 +3,12 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spdlog/spdlog.h>
-#include <sys/wait.h>
+#include <sys/types.h>
 
-#include <array>
-#include <filesystem>
-#include <iterator>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "datapath/control/daemon.hpp"
 #include "tests/unit/control/client.hpp"
 #include "urdma/base/verbs.hpp"
 
@@ -23,70 +18,14 @@ using abi::MessageType;
 
 inline constexpr std::uint32_t kLocalAndRemoteWrite = kAccessLocalWrite | kAccessRemoteWrite;
 
-[[noreturn]] inline void run_daemon(const std::string& directory, int ready_fd) {
-  spdlog::set_level(spdlog::level::off);
-  DaemonWords words;
-  words.directory = directory;
-  auto opened = NodeDirectory::open(directory, std::nullopt);
-  auto daemon =
-      opened ? Daemon::start(*judge(words), std::move(*opened)) : tl::make_unexpected(opened.error());
-  const std::string line = daemon ? "ready" : daemon.error().message;
-  if (::write(ready_fd, line.data(), line.size()) > 0) ::close(ready_fd);
-  if (daemon) (*daemon)->run();
-  ::_exit(0);
-}
-
-inline std::ptrdiff_t thread_count() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
-}
-inline const std::ptrdiff_t kThreadsAtStart = thread_count();  // TSan has one of its own
-
-// Earlier tests may have left threads that close descriptors aside: a fork with them would have their locks.
-inline void wait_for_other_threads() {
-  for (int waited_ms = 0; thread_count() > kThreadsAtStart && waited_ms < 2000; ++waited_ms) ::usleep(1000);
-}
-
 class ServerTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    wait_for_other_threads();
-    char pattern[] = "/tmp/urdma-unit-XXXXXX";
-    node = std::string(::mkdtemp(pattern)) + "/node";
-    int ends[2];
-    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    daemon = ::fork();
-    if (daemon == 0) run_daemon(node, ends[1]);
-    ::close(ends[1]);
-    std::array<char, 512> line{};
-    ASSERT_GT(::read(ends[0], line.data(), line.size() - 1), 0);
-    ::close(ends[0]);
-    ASSERT_STREQ(line.data(), "ready");
-  }
-  static void TearDownTestSuite() {
-    ::kill(daemon, SIGTERM);
-    int status = -1;
-    ::waitpid(daemon, &status, 0);
-    EXPECT_EQ(status, 0) << "the daemon must outlive every client";
-    std::filesystem::remove_all(std::filesystem::path(node).parent_path());
-  }
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();  // fails if the daemon has not ended well
 
   // The daemon's own account of itself; also a proof that it lives.
-  static nlohmann::json status() {
-    Connection connection(connect_to(node + "/control.sock"));
-    EXPECT_TRUE(connection.send({static_cast<std::uint32_t>(MessageType::kStatus), 0, 1}, {}, {}));
-    const auto reply = next_message(connection);
-    if (!reply || reply->fds.empty()) return {};
-    std::string text(body_of<abi::StatusReply>(*reply).json_bytes, '\0');
-    EXPECT_EQ(::pread(reply->fds[0].get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-    return nlohmann::json::parse(text);
-  }
-  static bool has_sessions_within(std::size_t count, int limit_ms) {
-    for (int waited_ms = 0; waited_ms < limit_ms; waited_ms += 10) {
-      if (status()["sessions"].size() == count) return true;
-      ::usleep(10'000);
-    }
-    return false;
-  }
+  static nlohmann::json status();
+  static bool has_sessions_within(std::size_t count, int limit_ms);
   static abi::CreateCq cq_of(std::uint32_t depth) { return {1, depth, 0, 0, 0}; }
   static abi::CreateQp qp_of(std::uint32_t pd, std::uint32_t cq) {
     abi::CreateQp qp{};

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "datapath/limits.hpp"
 #include "tests/support/withheld_page.hpp"
 #include "tests/unit/control/server_fixture.hpp"
 #include "urdma/abi/pages.hpp"

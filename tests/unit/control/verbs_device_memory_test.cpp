@@ -1,6 +1,7 @@
 // Device memory from a client's side: limits, sharing between the contexts of one identity, and regions of
 // it.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/limits.hpp"
 #include "tests/unit/control/server_fixture.hpp"
 
 namespace urdma::control {

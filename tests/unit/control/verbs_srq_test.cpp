@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include <limits>
 
+#include "datapath/limits.hpp"
 #include "tests/unit/control/server_fixture.hpp"
 
 namespace urdma::control {
