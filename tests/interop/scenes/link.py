@@ -10,9 +10,9 @@ import contextlib
 import os
 import subprocess
 
-from harness.node import Build, Node, ip, make_namespace, require_root
-from harness.pairs import PAIR_LIMIT_S, finish, start_server
-from harness.process import Failure, Scene, Skip, listens
+from harness.node import Build, Node, Place, ip, make_namespace, require_root
+from harness.pairs import PAIR_LIMIT_S, finish, on_tcp, start_server
+from harness.process import Failure, Scene, Skip
 from harness.tables import devinfo_gids
 
 from vm.guest import Guest
@@ -36,14 +36,13 @@ class Options:
 
 
 class Side:
-    """One end: `node` starts programs (a Node or a Guest); `listens(program, port)` looks where they run."""
+    """One end: `node` starts programs (a Node or a Guest)."""
 
-    def __init__(self, name, node, number, listens_there, where=lambda path: path):
+    def __init__(self, name, node, number, where=lambda path: path):
         self.name = name
         self.node = node
         self.address = IPV4[number]
         self.gid_texts = {'ipv4': f'::ffff:{IPV4[number]}', 'ipv6': IPV6[number]}
-        self.listens = listens_there
         self.where = where
         self.indexes = {}
 
@@ -69,13 +68,18 @@ class Link:
         """The server and the client."""
         return (self.urdma, self.peer) if urdma_serves else (self.peer, self.urdma)
 
+    def place(self, urdma_serves):
+        """The same for cases of the system tests."""
+        server, client = self.roles(urdma_serves)
+        return Place(self.scene, server.node, client.node, server.address)
+
     def start(self, urdma_serves, argv, gid_option, family='ipv4'):
         """Starts a pair; the server listens before the client comes. Returns both programs, the server's first."""
         server, client = self.roles(urdma_serves)
         port = self.scene.ports.take()
         common = ['-p', port, *argv[1:]]
         words = [[side.where(argv[0]), gid_option, side.gid(family), *common] for side in (server, client)]
-        serving = start_server(server.node, words[0], lambda program: server.listens(program, port))
+        serving = start_server(server.node, words[0], on_tcp(server.node, port))
         return serving, client.node.run(*words[1], server.address)
 
     def pair(self, urdma_serves, argv, gid_option, family='ipv4', limit_s=PAIR_LIMIT_S):
@@ -109,13 +113,10 @@ def node_side(scene, name, number, prefix):
     node = Node(scene, f'node-{name}', ['--port', 'af_packet:veth0'], prefix)
     node.up()
 
-    def listens_there(serving, port):
-        return listens(serving.pid, port)
-
     def where(path):
         return program(path) if path in OWN_PROGRAMS else path
 
-    return Side(name, node, number, listens_there, where)
+    return Side(name, node, number, where)
 
 
 def make_image(scratch):
@@ -140,7 +141,7 @@ def rxe_link():
         ip('-n', wire[-1], 'link', 'set', 'dev', 'b', 'mtu', MTU, 'up')
         guest = Guest(scene, image, 'b', (f'{IPV4[1]}/24', f'{IPV6[1]}/64'), MTU, wire)
         relay = Relay(scene, wire, Options.seed, 'a', 'b')
-        yield Link(scene, node_side(scene, 'urdma', 0, near), Side('rxe', guest, 1, guest.listens), relay)
+        yield Link(scene, node_side(scene, 'urdma', 0, near), Side('rxe', guest, 1), relay)
 
 
 @contextlib.contextmanager

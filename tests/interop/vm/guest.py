@@ -69,6 +69,7 @@ class Guest:
     def __init__(self, scene, image, tap, addresses, mtu, prefix=()):
         kernel, initrd = image
         self.count = 0
+        self.scratch = '/tmp'  # where programs may leave files
         self.console = scene.directory / 'console.txt'
         control = scene.directory / 'agent'
         append = (f'console=ttyS0 quiet panic=-1 mitigations=off guest_mtu={mtu} guest_ipv4={addresses[0]} '
@@ -127,6 +128,10 @@ class Guest:
     def listeners(self):
         """How many listen in the connection manager."""
         return self.shell('rdma resource show cm_id; true').count('LISTEN')
+
+    def queue_pairs(self):
+        """How many programs have."""
+        return self.shell('rdma resource show qp; true').count(' pid ')
 
     def run(self, *argv, environment=None):
         self.count += 1

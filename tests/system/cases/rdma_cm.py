@@ -106,9 +106,10 @@ def cmtime(place, connections):
 
 def mckey(place):
     common = ['mckey', '-m', GROUP_ADDRESS, '-C', 10]
+    before = place.server.queue_pairs()
     receiver = place.server.run(*common, '-b', own_ipv4(place.server))
     # It says nothing when it is ready; what comes before that is lost, as it is with datagrams.
-    wait_until(lambda: receiver.has_ended() or place.server.status()['qps'], 20, 'mckey makes no queue pair', 0.1)
+    wait_until(lambda: receiver.has_ended() or place.server.queue_pairs() > before, 20, 'mckey makes no queue pair', 0.1)
     time.sleep(1)
     sender = place.client.run(*common, '-s', '-b', own_ipv4(place.client))
     sender.expect_success(PAIR_LIMIT_S, 'sender ')

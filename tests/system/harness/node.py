@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 from .pairs import PAIR_LIMIT_S, finish, on_tcp, start_server
-from .process import Failure, Scene, Skip, check, tail, wait_until
+from .process import Failure, Scene, Skip, check, listens, tail, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UP_LIMIT_S = 20
@@ -36,6 +36,7 @@ class Node:
     def __init__(self, scene, name='node', up=(), prefix=()):
         self.scene = scene
         self.state = scene.directory / name
+        self.scratch = scene.directory  # where programs may leave files
         self.up_arguments = list(up)
         self.prefix = list(prefix)
         self.environment = {'URDMA_DIR': str(self.state)}
@@ -71,6 +72,15 @@ class Node:
         """How many listen in the connection manager."""
         return self.connection_manager()['listeners']
 
+    def queue_pairs(self):
+        """How many programs have."""
+        return len(self.status()['qps'])
+
+    @staticmethod
+    def listens(program, port):
+        """Whether somebody listens on a TCP port where a program of this node runs."""
+        return listens(program.pid, port)
+
     def daemon(self):
         """The daemon's process id, found by its name and environment."""
         for pid in self.scene.strays():
@@ -96,7 +106,7 @@ class Place:
         and the server's output."""
         port = self.scene.ports.take()
         common = [argv[0], port_option, port, *argv[1:]]
-        server = start_server(self.server, [*common, *server_only], on_tcp(port))
+        server = start_server(self.server, [*common, *server_only], on_tcp(self.server, port))
         return finish(server, self.client.run(*common, *client_only, self.host), limit_s)
 
 

@@ -4,7 +4,7 @@ For nodes of either kind (harness.node.Node, and the interop tests' guests). One
 SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """
 
-from .process import Failure, listens, need, tail, wait_until
+from .process import Failure, need, tail, wait_until
 
 LISTENING_LIMIT_S = 20
 SERVER_ENDS_LIMIT_S = 10  # after its client
@@ -20,9 +20,9 @@ def start_server(node, argv, is_ready, environment=None):
     return server
 
 
-def on_tcp(port):
+def on_tcp(node, port):
     """Ready, once it listens on a TCP port."""
-    return lambda server: listens(server.pid, port)
+    return lambda server: node.listens(server, port)
 
 
 def by_address(node):
@@ -47,6 +47,6 @@ def finish(server, client, limit_s=PAIR_LIMIT_S, server_ends=True):
 def connect(place, server_argv, client_argv, tcp_port=None, environment=None, server_ends=True):
     """A pair that meets by IP address, or, where `tcp_port` is given, on that port; returns what `finish` does."""
     need(server_argv[0], client_argv[0])
-    is_ready = by_address(place.server) if tcp_port is None else on_tcp(tcp_port)
+    is_ready = by_address(place.server) if tcp_port is None else on_tcp(place.server, tcp_port)
     server = start_server(place.server, server_argv, is_ready, environment)
     return finish(server, place.client.run(*client_argv, environment=environment), server_ends=server_ends)
