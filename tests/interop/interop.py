@@ -17,9 +17,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / 'system')]
 from harness.node import Build  # noqa: E402
 from harness.runner import Runner  # noqa: E402
 from scenes.link import Options  # noqa: E402
-from suites import answers, bad_links, connections, forged, programs, services  # noqa: E402
+from suites import answers, applications, bad_links, connections, forged, programs, services  # noqa: E402
 
-MODULES = (programs, services, connections, answers, bad_links, forged)
+MODULES = (programs, services, connections, applications, answers, bad_links, forged)
 
 
 def parse_arguments():

@@ -53,7 +53,7 @@ bool is_link_local(const SocketAddress& address) {
 
 // The device that has the address, where it is one in particular.
 int find_device(Context& context, Id& id, const SocketAddress& address) {
-  if (address.is_any()) return 0;
+  if (address.is_of_all_devices()) return 0;
   if (!address.is_ip()) return ENODEV;
   if (is_link_local(address) && address.scope == 0) return EINVAL;
   const auto local = context.network.find_local(address);

@@ -28,15 +28,16 @@ bool accepts(const Id& listener, const Incoming& incoming, const wire::IpCmHeade
   if (listener.state != IdState::kListening || listener.type != incoming.type) return false;
   if (listener.local && listener.local->device != incoming.device) return false;
   const Family family = header.is_ipv6 ? Family::kIpv6 : Family::kIpv4;
+  const bool is_for_all = listener.source.is_of_all_devices();
   switch (listener.source.family) {
     case Family::kNone:
       return false;
     case Family::kIb:
-      return listener.source.is_any();
+      return is_for_all;
     case Family::kIpv4:
-      return family == Family::kIpv4 && (listener.source.is_any() || listener.source.gid == header.dest);
+      return family == Family::kIpv4 && (is_for_all || listener.source.gid == header.dest);
     case Family::kIpv6:
-      if (listener.source.is_any()) return family == Family::kIpv6 || !listener.family_only.value_or(false);
+      if (is_for_all) return family == Family::kIpv6 || !listener.family_only.value_or(false);
       return family == Family::kIpv6 && listener.source.gid == header.dest;
   }
   return false;
@@ -51,7 +52,7 @@ Id* find_listener(const Context& context, const Incoming& incoming, const wire::
   for (const PortUser& user : context.ports.users(space, port)) {
     Id* listener = context.find(user.id);
     if (listener == nullptr || !accepts(*listener, incoming, header)) continue;
-    if (!listener->source.is_any()) return listener;
+    if (!listener->source.is_of_all_devices()) return listener;
     if (general == nullptr) general = listener;
   }
   return general;

@@ -12,7 +12,7 @@ int check(std::span<const PortUser> others, const PortUser& user, bool reuses_ad
     if (other.id == user.id || (reuses_address && other.reuses_address)) continue;
     const bool are_apart = user.is_family_only && other.is_family_only;
     if (are_apart && user.address.family != other.address.family) continue;
-    if (user.address.is_any() || other.address.is_any()) return EADDRNOTAVAIL;
+    if (user.address.is_of_all_devices() || other.address.is_of_all_devices()) return EADDRNOTAVAIL;
     if (user.address.has_same_address(other.address)) return EADDRINUSE;
   }
   return 0;

@@ -28,6 +28,8 @@ struct SocketAddress {
   // No address in particular.
   [[nodiscard]] bool is_any() const;
   [[nodiscard]] bool is_loopback() const;
+  // Whoever binds it is bound to no device and listens on all: Linux has it so for loopback addresses, too.
+  [[nodiscard]] bool is_of_all_devices() const { return is_any() || is_loopback(); }
   [[nodiscard]] bool is_multicast() const { return is_ip() && wire::is_multicast_gid(gid); }
   [[nodiscard]] bool has_same_address(const SocketAddress& other) const {
     return family == other.family && gid == other.gid && scope == other.scope;

@@ -38,6 +38,7 @@ struct Report {
   std::map<FlowKey, std::uint16_t> ports;
   std::vector<std::string> faults;
   std::size_t number = 0;
+  std::uint8_t traffic_class = 0;  // of every frame of ours
 
   void expect(bool holds, const char* sentence) {
     if (!holds) faults.push_back("frame " + std::to_string(number) + ": " + sentence);
@@ -55,7 +56,8 @@ unsigned ones_sum(std::span<const std::uint8_t> bytes) {
 std::pair<std::size_t, std::size_t> check_ip(const Frame& frame, Report& report) {
   const std::span<const std::uint8_t> ip = std::span(frame).subspan(kEthernetBytes);
   if (frame[12] == 0x86) {
-    report.expect(ip[0] == 0x60, "IPv6 version or traffic class");
+    const unsigned start = 0x600U | report.traffic_class;
+    report.expect(ip[0] == start >> 4 && ip[1] >> 4 == (start & 0xF), "IPv6 version or traffic class");
     return {kEthernetBytes + kIpv6Bytes, kEthernetBytes + kIpv6Bytes + ((std::size_t{ip[4]} << 8) | ip[5])};
   }
   report.expect(ip[0] == 0x45, "IPv4 version or options");
@@ -88,7 +90,7 @@ void check_mine(const Frame& frame, const FrameView& view, Report& report) {
   const auto [udp, end] = check_ip(frame, report);
   report.expect(frame.size() == end || frame.size() == kSmallestEthernetFrame, "bytes behind the packet");
   report.expect(view.hop_limit == kUsualHopLimit, "a hop limit that is not the host's");
-  report.expect(view.traffic_class == 0, "traffic class");
+  report.expect(view.traffic_class == report.traffic_class, "traffic class");
   report.expect(view.udp_source_port >= kFirstSourcePort, "UDP source port out of range");
   check_transport(frame, udp, end, view, report);
   const auto [known, is_new] = report.ports.emplace(
@@ -124,12 +126,13 @@ MacAddress parse_mac(const char* text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fputs("usage: frame_check FILE MAC\n", stderr);
+  if (argc != 3 && argc != 4) {
+    std::fputs("usage: frame_check FILE MAC [TRAFFIC-CLASS]\n", stderr);
     return 2;
   }
   try {
     Report report;
+    if (argc == 4) report.traffic_class = static_cast<std::uint8_t>(std::stoul(argv[3]));
     const MacAddress mac = parse_mac(argv[2]);
     for (const Frame& frame : test::read_pcap(argv[1])) judge(frame, mac, report);
     for (const auto& [kind, count] : report.kinds) {

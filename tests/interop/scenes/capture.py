@@ -48,7 +48,7 @@ class Captures:
         self.count = 0
 
     @contextlib.contextmanager
-    def recording(self, name):
+    def recording(self, name, traffic_class=0):
         """Records what crosses the relay within; yields a list to which Frames is added at the end. Whatever our node sent
         that is not as it must be is a failure."""
         found = []
@@ -58,7 +58,7 @@ class Captures:
         finally:
             self.relay.command('record', 'off')
             self.append(name)
-        done = subprocess.run([program('frame_check'), self.one, self.mac], capture_output=True, text=True)
+        done = subprocess.run([program('frame_check'), self.one, self.mac, str(traffic_class)], capture_output=True, text=True)
         if done.returncode != 0:
             raise Failure(f'the frames are not as they must be\n{tail(done.stdout + done.stderr)}')
         found.append(Frames(done.stdout))

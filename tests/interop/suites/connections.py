@@ -6,6 +6,7 @@ SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 
 import re
 
+from cases import rdma_cm
 from harness.node import Build
 from harness.pairs import PAIR_LIMIT_S, by_address, finish, start_server
 from harness.process import Failure, check, tail, wait_until
@@ -17,6 +18,16 @@ from suites.programs import ROLES
 STORM = ['--count', 800, '--rate', 200, '--threads', 32]  # 4 s of it
 STORM_SLOWEST_S = 10.0
 UD_SEND_ONLY = 0x64
+CASES = (  # name, case of the system tests, options: little data, since the guest is slow
+    ('rping-persistent', rdma_cm.rping_persistent),
+    ('ucmatose', rdma_cm.compared, 'ucmatose', '-c', 5, '-C', 10, '-S', 4096),
+    ('udaddy', rdma_cm.compared, 'udaddy', '-c', 2, '-C', 10, '-S', 1000),
+    ('mckey', rdma_cm.mckey),
+    ('rdma_server', rdma_cm.rdma_server),
+    ('rdma_xserver', rdma_cm.rdma_xserver, 'r'),
+    ('cmtime', rdma_cm.cmtime, 10),
+    *((f'{program}-R', rdma_cm.perftest, program, '-n', 50) for program in ('ib_send_bw', 'ib_write_lat', 'ib_read_bw')),
+)
 
 
 def pair(link, urdma_serves, server_argv, client_argv):
@@ -40,20 +51,10 @@ def rping(link, urdma_serves, wildcard, host, *options):
                 raise
 
 
-def compared(link, urdma_serves, program, *options):
-    """ucmatose and udaddy: as many connections, messages and bytes as they are told."""
-    if program == 'ucmatose':  # the other has a port of its own
-        options = [*options, '-p', link.scene.ports.take()]
-    with link.captures.recording(program):
-        for output in pair(link, urdma_serves, [program, *options], [program, '-s', '{host}', *options]):
-            check('return status 0' in output, f'no success\n{tail(output)}')
-
-
-def rdma_server(link, urdma_serves):
-    port = link.scene.ports.take()
-    with link.captures.recording('rdma_server'):
-        for output in pair(link, urdma_serves, ['rdma_server', '-p', port], ['rdma_client', '-s', '{host}', '-p', port]):
-            check('end 0' in output, tail(output))
+def system_case(link, urdma_serves, case, *options):
+    """A case of the system tests. Every frame is recorded and judged."""
+    with link.captures.recording(case.__name__):
+        case(link.place(urdma_serves), *options)
 
 
 def refused(link, urdma_serves):
@@ -95,9 +96,8 @@ def groups():
     for role, urdma_serves in ROLES.items():
         group.add(f'{role}/rping', rping, urdma_serves, '0.0.0.0', '{host}')
         group.add(f'{role}/rping-ipv6', rping, urdma_serves, '::', '{host6}')
-        group.add(f'{role}/ucmatose', compared, urdma_serves, 'ucmatose', '-c', 5, '-C', 10, '-S', 4096)
-        group.add(f'{role}/udaddy', compared, urdma_serves, 'udaddy', '-c', 2, '-C', 10, '-S', 1000)
-        group.add(f'{role}/rdma_server', rdma_server, urdma_serves)
+        for name, case, *options in CASES:
+            group.add(f'{role}/{name}', system_case, urdma_serves, case, *options)
         group.add(f'{role}/refused', refused, urdma_serves)
         for direction in ('ab', 'ba'):
             group.add(f'{role}/lost-messages-{direction}', lost_messages, urdma_serves, direction)

@@ -19,10 +19,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 MODULES = ('crc32_generic', 'virtio_pci', 'virtio_net', 'virtio_console', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm')
 PROGRAMS = ('rdma', 'ibv_devinfo', 'ibv_rc_pingpong', 'ibv_uc_pingpong', 'ibv_ud_pingpong', 'ibv_srq_pingpong',
             'ib_send_lat', 'ib_send_bw', 'ib_write_lat', 'ib_write_bw', 'ib_read_lat', 'ib_read_bw', 'ib_atomic_lat',
-            'ib_atomic_bw', 'rping', 'ucmatose', 'udaddy', 'rdma_server', 'rdma_client')
+            'ib_atomic_bw', 'rping', 'ucmatose', 'udaddy', 'rdma_server', 'rdma_client', 'rdma_xserver', 'rdma_xclient', 'cmtime',
+            'mckey', 'rstream', 'riostream', 'rcopy', 'nc.traditional', 'fio', 'qperf', 'fi_pingpong', 'ucx_perftest')
+LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 # Found by name at run time, so that ldd does not show them.
-EXTRA_FILES = ('/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
-               '/lib/x86_64-linux-gnu/libgcc_s.so.1')
+EXTRA_PROGRAMS = (f'{LIBRARIES}/libibverbs/librxe-rdmav34.so', f'{LIBRARIES}/rsocket/librspreload.so', f'{LIBRARIES}/ucx/libuct_ib.so.0',
+                  f'{LIBRARIES}/ucx/libuct_rdmacm.so.0', '/lib/x86_64-linux-gnu/libgcc_s.so.1')
+EXTRA_FILES = ('/etc/libibverbs.d/rxe.driver',)
 
 
 def run(*words, directory=None, **options):
@@ -104,8 +107,11 @@ def build(directory, own_programs, scratch):
     for program in own_programs:
         copy_program(program, root)
         shutil.copy(program, root / 'bin' / program.name)
+    for file in EXTRA_PROGRAMS:
+        copy_program(file, root)
     for file in EXTRA_FILES:
         copy_file(file, root)
+    (root / 'etc' / 'hosts').write_text('127.0.0.1 localhost\n')
     (root / 'etc' / 'passwd').write_text('root:x:0:0::/:/bin/sh\n')
     shutil.copy(HERE / 'init.sh', root / 'init')
     (root / 'init').chmod(0o755)

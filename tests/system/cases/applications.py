@@ -8,7 +8,7 @@ import pathlib
 import re
 import subprocess
 
-from cases.rdma_cm import own_ipv4
+from cases.rdma_cm import ipv6_gid, own_ipv4
 from harness.node import check_reaped, one_node, two_nodes
 from harness.pairs import connect
 from harness.process import Failure, Skip, check, need, tail
@@ -170,28 +170,30 @@ def fi_info(place):
         check(f'type: {kind}' in output, f'no endpoints of {kind}\n{tail(output)}')
 
 
-def fi_pingpong(place, endpoint):
-    """-c compares what arrives with what was sent. The server tells its client the address on which it listens, which is
-    what "localhost" stands for: that is another one there when the client is not on the same host."""
+def fi_pingpong(place, endpoint, count=20, environment=None):
+    """-c compares what arrives with what was sent. The server binds 127.0.0.1, which is no device's, and tells its client
+    an address of the first device."""
     need('fi_pingpong')
     port = place.scene.ports.take()
-    common = ['fi_pingpong', '-p', FABRICS[endpoint], '-e', endpoint, '-c', '-I', 20]
-    hosts = f'{place.server.scratch}/hosts'
-    script = f'echo {place.host} localhost >{hosts} && mount --bind {hosts} /etc/hosts && exec "$@"'
-    alone = place.server is place.client
-    server = [*common, '-B', port] if alone else ['unshare', '-m', 'sh', '-c', script, 'sh', *common, '-B', port]
-    output, _ = connect(place, server, [*common, '-P', port, place.host], tcp_port=port)
-    rows = re.findall(r'^\S+\s+20\s+=20\s', output, re.MULTILINE)
+    common = ['fi_pingpong', '-p', FABRICS[endpoint], '-e', endpoint, '-c', '-I', count]
+    output, _ = connect(place, [*common, '-B', port], [*common, '-P', port, place.host], tcp_port=port,
+                        environment=environment)
+    rows = re.findall(rf'^\S+\s+{count}\s+={count}\s', output, re.MULTILINE)
     check(len(rows) >= 5, f'{len(rows)} sizes\n{tail(output)}')
 
 
-def ucx_perftest(place, transport, test, size):
+def ucx_over(node, transport, is_ipv6):
+    """The command in front of a program that is to use a transport, and GIDs of IPv6 where they are asked for."""
+    device = node.run_to_end('ls', '/sys/class/infiniband').strip()
+    settings = [f'UCX_TLS={UCX_TRANSPORTS[transport]}', f'UCX_NET_DEVICES={device}:1']
+    return ['env', *settings, *([f'UCX_IB_GID_INDEX={ipv6_gid(node)[0]}'] if is_ipv6 else [])]
+
+
+def ucx_perftest(place, transport, test, size, is_ipv6=False):
     need('ucx_perftest')
-    device = place.client.run_to_end('ls', '/sys/class/infiniband').strip()
     port = place.scene.ports.take()
-    output, _ = connect(place, ['ucx_perftest', '-p', port],
-                        ['ucx_perftest', '-p', port, '-t', test, '-n', 100, '-s', size, place.host], tcp_port=port,
-                        environment={'UCX_TLS': UCX_TRANSPORTS[transport], 'UCX_NET_DEVICES': f'{device}:1'})
+    server, client = ([*ucx_over(node, transport, is_ipv6), 'ucx_perftest', '-p', port] for node in (place.server, place.client))
+    output, _ = connect(place, server, [*client, '-t', test, '-n', 100, '-s', size, place.host], tcp_port=port)
     check(re.search(r'^Final:\s+100 ', output, re.MULTILINE), f'no figures\n{tail(output)}')
 
 

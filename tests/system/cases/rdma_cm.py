@@ -20,10 +20,10 @@ def listening(node, argv):
     return start_server(node, argv, by_address(node))
 
 
-def ipv6_host(place):
-    """An address of the server's that is not link-local."""
-    gids = [gid for _, gid in devinfo_gids(place.server.run_to_end('ibv_devinfo', '-v'))]
-    found = next((gid for gid in gids if '::ffff:' not in gid and not gid.startswith('fe80')), None)
+def ipv6_gid(node):
+    """Index and GID of an address that is not link-local."""
+    gids = devinfo_gids(node.run_to_end('ibv_devinfo', '-v'))
+    found = next((entry for entry in gids if '::ffff:' not in entry[1] and not entry[1].startswith('fe80')), None)
     if found is None:
         raise Skip('there is no IPv6 address here')
     return found
@@ -53,7 +53,7 @@ def rping(place, *options, host=None, wildcard='0.0.0.0'):
 
 
 def rping_ipv6(place):
-    rping(place, host=ipv6_host(place), wildcard='::')
+    rping(place, host=ipv6_gid(place.server)[1], wildcard='::')
 
 
 def rping_specific(place):

@@ -81,6 +81,18 @@ TEST_F(RdmaCmTest, Bind_FindsTheDevice) {
   EXPECT_NE(read_address(std::as_bytes(std::span(&told.src_addr, 1)))->port, 0);
 }
 
+// As Linux has it: libfabric takes an ID that has a device for one whose address others can reach.
+TEST_F(RdmaCmTest, Bind_ALoopbackAddressIsOfNoDevice) {
+  for (const SocketAddress& loopback : {kLoopbackIpv4, kLoopbackIpv6}) {
+    const std::uint32_t id = create();
+    EXPECT_EQ(bind(id, loopback), 0);
+    const auto told = body_of<rdma_ucm_query_addr_resp>(
+        run(RDMA_USER_CM_CMD_QUERY, rdma_ucm_query{0, id, RDMA_USER_CM_QUERY_ADDR}));
+    EXPECT_EQ(told.node_guid, 0U);
+    EXPECT_EQ(read_address(std::as_bytes(std::span(&told.src_addr, 1)))->gid, loopback.gid);
+  }
+}
+
 TEST_F(RdmaCmTest, Bind_ChecksTheSizeOfTheAddress) {
   rdma_ucm_bind body{};
   body.id = create();

@@ -233,6 +233,19 @@ TEST_F(Connected, Loopback_AddressesStayAsTheProgramKnowsThem) {
   EXPECT_EQ(context.find(event.id)->remote_gid, ipv4(1));
 }
 
+TEST_F(Connected, Loopback_AListenerIsFoundAtEveryAddress) {
+  SocketAddress loopback = kLoopbackIpv4;
+  loopback.port = kPortOfServer;
+  const std::uint32_t id = create();
+  ASSERT_EQ(bind(id, loopback), 0);
+  ASSERT_EQ(listen(id), 0);
+  for (const std::uint8_t device : {1, 2}) {
+    client = make_ready(address_of(ipv4(device), kPortOfServer));
+    ASSERT_EQ(connect(client, parameters(0x101, "")), 0);
+    EXPECT_EQ(context.find(expect_event(EventType::kConnectRequest).id)->source.gid, ipv4(device));
+  }
+}
+
 TEST_F(Connected, Datagrams_TheClientLearnsTheQueuePair) {
   listener = make_listener(kPortOfServer, PortSpace::kUdp);
   client = make_ready(address_of(ipv4(2), kPortOfServer), PortSpace::kUdp);

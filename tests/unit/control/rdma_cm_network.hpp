@@ -23,6 +23,10 @@ inline wire::Gid ipv6(std::uint8_t last) {
   return gid;
 }
 
+inline const SocketAddress kLoopbackIpv4 = address_of(wire::gid_from_ipv4(0x7F000001), 0);
+inline const SocketAddress kLoopbackIpv6 =
+    address_of(wire::Gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 0);
+
 // Two devices, 192.0.2.1 with 2001:db8::1, and 192.0.2.2. Everything else of 192.0.2.0/24 is on the link of
 // the first, and 192.0.2.99 does not answer; the rest is nowhere.
 class FakeNetwork final : public Network {

@@ -74,6 +74,14 @@ TEST(PortTable, Take_AllAddresses) {
   EXPECT_EQ(table.take(PortSpace::kTcp, other_family), EADDRNOTAVAIL);
 }
 
+TEST(PortTable, Take_ALoopbackAddressIsAllAddresses) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, address_of(wire::gid_from_ipv4(0x7F000001), 0), 7);
+  PortUser second = user(2, here(1), 7);
+  EXPECT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), EADDRNOTAVAIL);
+}
+
 TEST(PortTable, Take_EachOfItsFamilyOnly) {
   PortTable table(100, 200, 0);
   PortUser first = user(1, any_address(Family::kIpv4), 7);
