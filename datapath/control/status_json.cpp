@@ -135,6 +135,7 @@ Json describe_engine(const Node& node, std::uint32_t index, const EngineView& vi
           {"qps", view.qps},
           {"loops", counters.loops},
           {"sleeps", counters.sleeps},
+          {"respites", counters.respites},
           {"frames_received", counters.frames_received},
           {"frames_sent", counters.frames_sent},
           {"frames_handed_over", counters.handed_over},

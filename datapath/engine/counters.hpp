@@ -12,6 +12,7 @@ namespace urdma::engine {
 struct Counters {
   std::uint64_t loops = 0;
   std::uint64_t sleeps = 0;
+  std::uint64_t respites = 0;  // that it gave to others in the midst of work
   std::uint64_t frames_received = 0;
   std::uint64_t frames_sent = 0;
   std::uint64_t local_packets = 0;

@@ -28,13 +28,6 @@ bool watch(int epoll, int descriptor, std::uint32_t events) {
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
-// A wake-up then preempts whatever spins on this core. An engine that polls for ever must not do so.
-bool become_realtime() {
-  sched_param parameter{};
-  parameter.sched_priority = 1;
-  return pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter) == 0;
-}
-
 void pin_to(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -86,7 +79,8 @@ void Engine::Loop::run_thread() {
   const std::string name = index == 0 ? "urdma-engine" : fmt::format("urdma-engine-{}", index);
   pthread_setname_np(pthread_self(), name.c_str());
   if (!config.cores.empty()) pin_to(config.cores[index]);
-  if (config.idle != IdlePolicy::kPoll) is_realtime.store(become_realtime());
+  // A wake-up then preempts whatever spins on this core. An engine that polls for ever must not do so.
+  if (config.idle != IdlePolicy::kPoll) is_realtime.store(realtime.become_realtime());
   const bool registered = rte_thread_register() == 0;  // gives it a cache of frame buffers
   work();
   if (registered) rte_thread_unregister();
@@ -118,8 +112,7 @@ void Engine::run_on_engine(void (*call)(void*), void* argument) {
     call(argument);
     return;
   }
-  common_->meeting.prepare(call, argument, count());
-  for (const auto& loop : common_->loops) loop->invitation.store(true, std::memory_order_release);
+  common_->meeting.call(call, argument, count());
   for (const auto& loop : common_->loops) loop->wake_if_asleep();
   common_->meeting.await_end();
 }

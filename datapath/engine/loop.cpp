@@ -91,6 +91,7 @@ void Engine::Loop::work() {
   while (!stopping.load(std::memory_order_acquire)) {
     now = clock();
     ++counters.loops;
+    if (realtime.look(now)) ++counters.respites;
     if (round()) {
       last_work = now;
     } else if (now - last_work < spin) {
@@ -116,7 +117,7 @@ bool Engine::Loop::round() {
   worked |= notify_all();
   worked |= look_at_other_rounds();
   wake_others();
-  worked |= take_invitation();
+  worked |= attend_meeting();
   return worked;
 }
 
@@ -164,12 +165,14 @@ bool Engine::Loop::take_doorbells() {
   return any;
 }
 
-bool Engine::Loop::take_invitation() {
-  if (!invitation.load(std::memory_order_acquire)) return false;
-  invitation.store(false, std::memory_order_relaxed);
+bool Engine::Loop::attend_meeting() {
+  if (!common.meeting.is_called(attended)) return false;
   // What copiers were done with when the control thread called is carried out before it does anything.
   if (take_copies()) (void)serve_ready();
-  common.meeting.attend();
+  common.meeting.attend(attended, [this] {
+    for (const auto& other : common.loops) engines_to_wake |= 1U << other->index;
+    wake_others();
+  });
   return true;
 }
 
@@ -227,7 +230,7 @@ bool Engine::Loop::notify_all() {
 
 // Whether nothing has come up since the sleep word was set.
 bool Engine::Loop::may_sleep() {
-  return !take_doorbells() && ready.empty() && !invitation.load(std::memory_order_acquire) && !receive() &&
+  return !take_doorbells() && ready.empty() && !common.meeting.is_called(attended) && !receive() &&
          !take_inbox() && !take_copies() && !stopping.load(std::memory_order_acquire);
 }
 

@@ -19,6 +19,7 @@
 #include "datapath/engine/rate_limit.hpp"
 #include "datapath/engine/timer_heap.hpp"
 #include "datapath/engine/transfer.hpp"
+#include "datapath/memory/realtime.hpp"
 #include "urdma/base/flat_table.hpp"
 
 struct rte_ring;
@@ -43,7 +44,8 @@ inline constexpr Duration kReceivePatience = milliseconds(20);
 inline constexpr std::uint32_t kMostWaitingUnreliable = 1024;
 // How long an engine leaves alone what no event tells of, such as a receive that a program posts.
 inline constexpr Duration kImpatience = microseconds(50);
-inline constexpr std::uint32_t kMostBacklog = 256;  // frames that a port has not taken yet
+inline constexpr std::uint32_t kMostBacklog = 256;    // frames that a port has not taken yet
+inline constexpr std::uint32_t kMostRefusals = 1000;  // rounds in which another engine is sending
 
 inline constexpr std::uint32_t kMostHeardPerSecond = 1000;  // messages of address resolution
 inline constexpr std::uint32_t kMostHeardAtOnce = 100;
@@ -60,6 +62,7 @@ struct PortState {
   bool is_attached = true;
   bool is_receiving = true;  // this engine is the one that receives on it
   memory::EngineLock* sending = nullptr;
+  std::uint32_t refusals = 0;  // of it, one after another
 };
 
 // Where a frame comes from.
@@ -87,7 +90,7 @@ struct Engine::Loop {
   void list_cq(CompletionQueue& cq);
   void list_async(Session& session);  // has events to write
   bool take_doorbells();
-  bool take_invitation();
+  bool attend_meeting();
   bool fire_timers();
   [[nodiscard]] bool is_waiting_for_copies(Qp& qp) const;
   bool serve_ready();
@@ -286,8 +289,9 @@ struct Engine::Loop {
   bool has_napping_port = false;  // a port that cannot wake us
   bool has_held_frames = false;   // a port holds frames back
   std::atomic<bool> is_realtime{false};
+  memory::RealtimeShare realtime;
   Duration spin;
-  std::atomic<bool> invitation{false};  // to a meeting
+  std::uint32_t attended = 0;  // meetings
   std::atomic<bool> stopping{false};
   std::thread thread;
 

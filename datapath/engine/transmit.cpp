@@ -217,10 +217,12 @@ bool Engine::Loop::flush_ports() {
     if (port.backlog.empty()) continue;
     std::unique_lock sending(*port.sending, std::try_to_lock);
     if (!sending) {
-      ::sched_yield();  // another engine sends: this one's turn comes in its next round
-      any = true;
+      // Another engine sends: this one's turn comes in its next round, or after a nap if that takes long.
+      ::sched_yield();
+      any |= ++port.refusals < kMostRefusals;
       continue;
     }
+    port.refusals = 0;
     const std::uint32_t sent = port.port->send(port.backlog);
     sending.unlock();
     // Nothing else tells who receives on a loopback.

@@ -18,6 +18,10 @@ constexpr std::uint32_t kMaxFrameBytes = 16 * 1024;
 // AF_PACKET wants room for its own slot, which is rounded up: see AfPacketRing.
 constexpr std::uint32_t kDriverSlackBytes = 128;
 constexpr std::uint32_t kCacheFrames = 256;
+// In DPDK's usual ring who comes second spins until the first is through. The control thread frees frames of
+// a port that it closes, and may lose its core in the midst: an engine, at real-time priority, would spin on
+// it.
+constexpr const char* kOperations = "ring_mt_rts";
 
 constexpr std::uint32_t room_bytes(std::uint32_t largest_frame_bytes) {
   return RTE_PKTMBUF_HEADROOM + (largest_frame_bytes + kDriverSlackBytes + 63U) / 64U * 64U;
@@ -44,9 +48,9 @@ Result<FramePool> FramePool::create(const FramePoolConfig& config) {
                                     config.largest_frame_bytes));
   }
   const std::uint32_t cache = std::min(kCacheFrames, config.frames / 4);
-  rte_mempool* pool = rte_pktmbuf_pool_create(
+  rte_mempool* pool = rte_pktmbuf_pool_create_by_ops(
       config.name.c_str(), config.frames, cache, 0,
-      static_cast<std::uint16_t>(room_bytes(config.largest_frame_bytes)), SOCKET_ID_ANY);
+      static_cast<std::uint16_t>(room_bytes(config.largest_frame_bytes)), SOCKET_ID_ANY, kOperations);
   if (pool == nullptr) {
     return fail_errno(rte_errno, fmt::format("no memory for {} frames of {} bytes", config.frames,
                                              config.largest_frame_bytes));

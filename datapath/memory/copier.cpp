@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/memory/copier.hpp"
 
-#include <pthread.h>
-#include <sched.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include <thread>
 
 #include "datapath/memory/bus_error.hpp"
+#include "datapath/memory/realtime.hpp"
 
 namespace urdma::memory {
 
@@ -153,17 +152,15 @@ bool is_mapped(int fd, std::uint64_t address, std::uint64_t length) {
   });
 }
 
+Instant now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return {time.tv_sec * 1'000'000'000 + time.tv_nsec};
+}
+
 void nap(std::int64_t microseconds) {
   const timespec time{0, microseconds * 1000};
   ::nanosleep(&time, nullptr);
-}
-
-// As the engine, which waits for what is copied and for events that are written: otherwise each would take
-// its turn among the programs that spin. Not allowed everywhere.
-void hurry() {
-  sched_param parameter{};
-  parameter.sched_priority = 1;
-  pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
 }
 
 }  // namespace
@@ -178,11 +175,14 @@ struct Copier::State {
   bool is_patient = true;          // the thread's, from here
   std::uint32_t untold = 0;        // jobs that are done and whose lanes have not been woken
   std::uint32_t untold_lanes = 0;  // a bit each
+  RealtimeShare realtime;
   std::thread thread;
 
   void work() {
     block_signals_of_thread();
-    hurry();
+    // As the engine, which waits for what is copied and for events that are written: otherwise each would
+    // take its turn among the programs that spin. Not allowed everywhere.
+    (void)realtime.become_realtime();
     while (!stop.load(std::memory_order_acquire)) {
       const std::uint32_t seen = ticket.load(std::memory_order_acquire);
       CopyJob* job = reversed(submitted.exchange(nullptr, std::memory_order_acquire));
@@ -203,7 +203,10 @@ struct Copier::State {
         job->failed = !do_job(*job);
         give_back(*job);
       }
-      if (next == nullptr || untold >= kMostUntold) tell_submitters();
+      if (next == nullptr || untold >= kMostUntold) {
+        tell_submitters();
+        (void)realtime.look(now());
+      }
       job = next;
     }
   }

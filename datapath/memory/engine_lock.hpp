@@ -6,6 +6,7 @@
 #pragma once
 
 #include <sched.h>
+#include <time.h>
 
 #include <atomic>
 
@@ -27,14 +28,23 @@ class EngineLock {
   }
 
  private:
-  // Who holds it may have lost its core, perhaps to this very thread: engines of equal real-time priority do
-  // not preempt one another.
+  // Who holds it may have lost its core to this very thread. Engines of equal real-time priority do not
+  // preempt one another, but get the core when one yields; a thread of a lower one, such as has memory that
+  // the holder waits for, gets it only from one that sleeps.
   [[gnu::cold]] void wait() {
     constexpr int kLooks = 200;
+    constexpr int kYields = 10;
+    constexpr timespec kSleep{0, 20'000};
+    int yields = 0;
     do {
       for (int i = 0; i < kLooks && is_taken_.load(std::memory_order_relaxed); ++i) {
       }
-      if (is_taken_.load(std::memory_order_relaxed)) ::sched_yield();
+      if (!is_taken_.load(std::memory_order_relaxed)) continue;
+      if (yields++ < kYields) {
+        ::sched_yield();
+      } else {
+        ::nanosleep(&kSleep, nullptr);
+      }
     } while (is_taken_.exchange(true, std::memory_order_acquire));
   }
 

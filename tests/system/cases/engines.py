@@ -8,7 +8,7 @@ import os
 from cases.death import both_killed_are_reaped, running_pair
 from cases.perftest import perftest
 from cases.pingpong import pingpong
-from cases.programs import add_programs
+from cases.programs import add_programs, run_case
 from cases.services import add_services
 from cases.srq import srq_pingpong, xsrq_pingpong
 from harness.node import check_reaped, one_node, two_nodes
@@ -53,6 +53,16 @@ def cores_by_name():
         qps_by_engine(place.server)
 
 
+def control_goes_on(cores, *up):
+    """Engines and copiers that have work without end, on all cores that there are, leave something to others."""
+    allowed = sorted(os.sched_getaffinity(0))[:cores]
+    if len(allowed) < cores:
+        raise Skip('there is one core only')
+    with one_node(*up, prefix=('taskset', '--cpu-list', ','.join(map(str, allowed)))) as place:
+        run_case(place, 'busy_test', 'BusyTest.Control_GoesOnMeanwhile')
+        check_reaped(place.server)
+
+
 def killed_again_and_again(place):
     """Clients that are killed under traffic leave nothing on either engine."""
     for _ in range(4):
@@ -85,3 +95,8 @@ def groups(_large):
     alone = Group('engines/cores')
     alone.add('cores-by-name', cores_by_name)
     yield alone
+    busy = Group('engines/busy')
+    busy.add('two-engines-two-cores', control_goes_on, 2, *SPREAD)
+    busy.add('two-engines-two-cores-wire', control_goes_on, 2, *SPREAD, '--force-wire')
+    busy.add('one-engine-one-core', control_goes_on, 1)
+    yield busy

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -14,7 +16,7 @@ namespace {
 // Threads as engines are: between two rounds each looks whether it is invited.
 class Attendants {
  public:
-  explicit Attendants(std::uint32_t count) : invited_(count) {
+  explicit Attendants(std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
   }
   ~Attendants() {
@@ -22,22 +24,21 @@ class Attendants {
     for (std::thread& thread : threads_) thread.join();
   }
   void run(void (*call)(void*), void* argument) {
-    meeting_.prepare(call, argument, static_cast<std::uint32_t>(invited_.size()));
-    for (std::atomic<bool>& invited : invited_) invited.store(true, std::memory_order_release);
+    meeting_.call(call, argument, static_cast<std::uint32_t>(threads_.size()));
     meeting_.await_end();
   }
   std::array<std::uint64_t, 8> rounds{};  // written by the threads without any lock: TSan looks
 
  private:
   void work(std::uint32_t index) {
+    std::uint32_t attended = 0;
     while (!stop_.load()) {
       ++rounds[index];
-      if (invited_[index].exchange(false, std::memory_order_acquire)) meeting_.attend();
+      if (meeting_.is_called(attended)) meeting_.attend(attended, [] {});
       std::this_thread::yield();
     }
   }
   Meeting meeting_;
-  std::vector<std::atomic<bool>> invited_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };
@@ -64,6 +65,31 @@ TEST(MeetingTest, Attend_TheFunctionRunsOnceWhileAllStandStill) {
     EXPECT_EQ(look.calls, 100U) << count;
     EXPECT_EQ(look.moved, 0U) << count;
   }
+}
+
+// The control thread has called and then lost its core: one engine polls, and the other one sleeps.
+TEST(MeetingTest, Attend_WhoComesWakesThoseThatSleep) {
+  Meeting meeting;
+  std::binary_semaphore wake(0);
+  std::uint32_t calls = 0;
+  std::thread sleeping([&] {
+    std::uint32_t attended = 0;
+    // Engines have no such limit, but a test ends.
+    EXPECT_TRUE(wake.try_acquire_for(std::chrono::seconds(5))) << "nobody has woken it";
+    EXPECT_TRUE(meeting.is_called(attended));
+    meeting.attend(attended, [] {});
+  });
+  std::thread polling([&] {
+    std::uint32_t attended = 0;
+    while (!meeting.is_called(attended)) std::this_thread::yield();
+    meeting.attend(attended, [&] { wake.release(); });
+    EXPECT_FALSE(meeting.is_called(attended));
+  });
+  meeting.call([](void* argument) { ++*static_cast<std::uint32_t*>(argument); }, &calls, 2);
+  meeting.await_end();
+  EXPECT_EQ(calls, 1U);
+  polling.join();
+  sleeping.join();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -36,6 +38,13 @@ TEST(FramePool, HoldsTheLargestFrame) {
   ASSERT_NE(frame, nullptr);
   EXPECT_GE(rte_pktmbuf_tailroom(frame), kLargestFrameBytes);
   rte_pktmbuf_free(frame);
+}
+
+// Of a real-time engine and a thread that has lost its core with half a frame given back.
+TEST(FramePool, NobodySpinsOnAnotherThread) {
+  const auto* ring = static_cast<const rte_ring*>(EalEnvironment::frames().get()->pool_data);
+  EXPECT_EQ(rte_ring_get_prod_sync_type(ring), RTE_RING_SYNC_MT_RTS);
+  EXPECT_EQ(rte_ring_get_cons_sync_type(ring), RTE_RING_SYNC_MT_RTS);
 }
 
 TEST(FramePool, TooLargeIsRefused) {

@@ -3,10 +3,15 @@
 #include "datapath/memory/engine_lock.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "datapath/memory/realtime.hpp"
 
 namespace urdma::memory {
 namespace {
@@ -41,6 +46,43 @@ TEST(EngineLockTest, Enable_WithoutItNothingIsExcluded) {
   EngineLock lock;
   EXPECT_TRUE(lock.try_lock());
   EXPECT_TRUE(lock.try_lock());
+}
+
+// Two threads on one core, of which the one with the lock runs only when the other one sleeps.
+TEST(EngineLockTest, Lock_AHolderOfLowerPriorityGoesOn) {
+  using Clock = std::chrono::steady_clock;
+  const int core = ::sched_getcpu();
+  EngineLock lock;
+  lock.enable();
+  lock.lock();
+  bool is_realtime = false;
+  Clock::duration waited{};
+  const auto pin = [core] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<unsigned>(core), &set);
+    return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+  };
+  std::thread holder([&] {
+    EXPECT_TRUE(pin());
+    std::thread waiter([&] {
+      EXPECT_TRUE(pin());
+      is_realtime = RealtimeShare().become_realtime();
+      if (!is_realtime) return;
+      const auto begun = Clock::now();
+      lock.lock();
+      waited = Clock::now() - begun;
+      lock.unlock();
+    });
+    // What it does while it has the lock.
+    for (const auto end = Clock::now() + std::chrono::milliseconds(20); Clock::now() < end;) {
+    }
+    lock.unlock();
+    waiter.join();
+  });
+  holder.join();
+  if (!is_realtime) GTEST_SKIP() << "SCHED_FIFO is not allowed here";
+  EXPECT_LT(waited, std::chrono::milliseconds(300));
 }
 
 }  // namespace
