@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""rdma-core's own test-suite (pyverbs), as Debian ships it and unmodified, over a node: inside the node, and again with
-both ends exchanging frames.
+"""rdma-core's own test-suite (pyverbs), as Debian ships it and unmodified, over a node: inside the node, again with
+both ends exchanging frames, and both with two engines.
 
 Prints one PASS, FAIL or SKIP line a test; ends what it started in every case, by process id. A test that the suite
 skips is a failure unless suite.py has it, or the machine has no huge pages.
@@ -25,7 +25,12 @@ from harness.node import Build, Node  # noqa: E402
 from harness.process import Failure, Scene, tail  # noqa: E402
 
 PYTHON = '/usr/bin/python3'  # Debian's, which pyverbs belongs to
-PLACES = {'one-node': [], 'forced-wire': ['--force-wire']}
+PLACES = {
+    'one-node': [],
+    'forced-wire': ['--force-wire'],
+    'two-engines': ['--engines', '2'],
+    'two-engines-wire': ['--engines', '2', '--force-wire'],
+}
 TEST_LIMIT_S = 30
 START_LIMIT_S = 30
 NONE_CHOSEN = 3  # the exit status when no test's name matches
