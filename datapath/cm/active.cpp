@@ -27,7 +27,8 @@ bool is_possible(const Request& request) {
          is_connectable(request.qp.qpn) && is_mtu_code(request.path_mtu);
 }
 
-// The first REP. What the peer has granted is at most what was asked for (12.7.29, 12.7.30).
+// The first REP. What it says of READs and atomics holds, also where it is more than REQ said: its QP is set
+// up by it.
 void take_reply(Core& core, Connection& connection, const Incoming<wire::CmRepWire>& rep, Reply reply) {
   connection.remote_id = rep.body.local_comm_id.get();
   connection.knows_remote_id = true;
@@ -43,8 +44,7 @@ void take_reply(Core& core, Connection& connection, const Incoming<wire::CmRepWi
     return refuse(core, connection, RejectReason::kStaleConnection, rep.now);
   }
   core.table().list(PeerNumber::kQp, connection);
-  reply.qp.initiator_depth = std::min(reply.qp.initiator_depth, connection.responder_resources);
-  reply.qp.responder_resources = std::min(reply.qp.responder_resources, connection.initiator_depth);
+  reply.qp.initiator_depth = std::min(reply.qp.initiator_depth, core.config().most_responder_resources);
   Event event;
   event.kind = EventKind::kReplied;
   event.reply = reply;

@@ -58,7 +58,7 @@ struct Connection {
   Qpn local_qpn{};
   Qpn remote_qpn{};
   Psn remote_psn{};
-  // Of the REQ: what the active side answers at once and has under way at once.
+  // On the active side, of its REQ: what it answers at once and has under way at once.
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   std::uint32_t retries_left = 0;

@@ -35,28 +35,9 @@ void end_before_established(Core& core, Connection& connection, Instant now) {
 }  // namespace
 
 int disconnect(Core& core, Connection& connection, Bytes data, Instant now) {
-  switch (connection.state) {
-    case State::kEstablished:
-      if (data.size() > kDisconnectPrivateBytes) return EINVAL;
-      send_dreq(core, connection, data, now);
-      return 0;
-    case State::kRequestSent:
-      refuse_silent_peer(core, connection, now);
-      return EINVAL;
-    case State::kReplied:
-    case State::kRequested:
-    case State::kReplySent:
-      refuse(core, connection, RejectReason::kConsumer, now);
-      return EINVAL;
-    case State::kDisconnectSent:
-    case State::kTimeWait:
-    case State::kResolveSent:
-    case State::kResolveRequested:
-    case State::kResolveAnswered:
-    case State::kOver:
-      return EINVAL;
-  }
-  return EINVAL;
+  if (connection.state != State::kEstablished || data.size() > kDisconnectPrivateBytes) return EINVAL;
+  send_dreq(core, connection, data, now);
+  return 0;
 }
 
 void forget(Core& core, Connection& connection, Instant now) {

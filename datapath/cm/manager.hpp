@@ -55,8 +55,8 @@ class Manager {
   // The program may take its time with kRequested or kReplied: when the peer repeats its message, it is told
   // by MRA to wait for service_time. A program that is quick costs no message.
   void delay(ConnectionId connection, Instant now);
-  // DREQ, from an established connection, on either side; then kDisconnected comes, and kTimeWaitOver. From
-  // any state before: as forget, and kDisconnected does not come (EINVAL).
+  // DREQ, from an established connection, on either side; then kDisconnected comes, and kTimeWaitOver. In any
+  // other state nothing changes (EINVAL): what was waited for still comes.
   [[nodiscard]] int disconnect(ConnectionId connection, std::span<const std::uint8_t> data, Instant now);
   // Datagram services. Then kResolved or kUnreachable comes.
   [[nodiscard]] int resolve(const Resolve& resolve, Instant now, ConnectionId& connection);

@@ -80,8 +80,6 @@ void take_request(Core& core, const Incoming<wire::CmReqWire>& req) {
   connection->remote_psn = request.qp.starting_psn;
   connection->wants_failover = req.body.alternate.remote_gid != wire::Gid{};
   request.qp.initiator_depth = std::min(request.qp.initiator_depth, core.config().most_responder_resources);
-  connection->responder_resources = request.qp.responder_resources;
-  connection->initiator_depth = request.qp.initiator_depth;
   core.table().list(PeerNumber::kRequest, *connection);
   core.table().list(PeerNumber::kQp, *connection);
   Event event;
@@ -112,10 +110,10 @@ int accept(Core& core, Connection& connection, const Reply& reply, Instant now) 
   if (connection.state != State::kRequested || reply.data.size > kReplyPrivateBytes ||
       !is_connectable(reply.qp.qpn))
     return EINVAL;
-  Reply granted = reply;  // not more than the peer has, or wants (12.7.29, 12.7.30)
+  // Not cut by what REQ said: the program sets up its QP by what it gives here, and the peer its own by REP.
+  Reply granted = reply;
   granted.qp.responder_resources =
       std::min(reply.qp.responder_resources, core.config().most_responder_resources);
-  granted.qp.initiator_depth = std::min(reply.qp.initiator_depth, connection.responder_resources);
   connection.local_qpn = reply.qp.qpn;
   core.table().hold_qpn(connection);
   connection.state = State::kReplySent;

@@ -16,12 +16,13 @@ constexpr std::uint8_t kAckDelay = 7;
 
 std::uint8_t retries(std::uint8_t wanted) { return std::min(wanted, kMostRetries); }
 
-cm::QpParameters qp_of(const Id& id, const rdma_ucm_conn_param& given) {
+// What the program gives, cut to what a QP may have here.
+cm::QpParameters qp_of(const Context& context, const Id& id, const rdma_ucm_conn_param& given) {
   cm::QpParameters qp;
   qp.qpn = Qpn{given.qp_num & kQpnMask};
   qp.starting_psn = id.parameters.own_psn;
-  qp.responder_resources = given.responder_resources;
-  qp.initiator_depth = given.initiator_depth;
+  qp.responder_resources = cut(given.responder_resources, context.limits.max_dest_rd_atomic);
+  qp.initiator_depth = cut(given.initiator_depth, context.limits.max_rd_atomic);
   qp.rnr_retry_count = retries(given.rnr_retry_count);
   qp.has_srq = given.srq != 0;
   qp.has_end_to_end_flow_control = given.flow_control != 0;
@@ -32,8 +33,6 @@ int connect_qp(Context& context, Id& id, const rdma_ucm_conn_param& given) {
   const auto data = with_header(id, data_of(given), cm::kRequestPrivateBytes);
   if (!data) return EINVAL;
   ConnectionParameters& parameters = id.parameters;
-  parameters.responder_resources = given.responder_resources;
-  parameters.initiator_depth = given.initiator_depth;
   parameters.retry_count = retries(given.retry_count);
   parameters.rnr_retry_count = retries(given.rnr_retry_count);
   parameters.path_mtu = context.network.facts(id.local->device).path_mtu;
@@ -41,7 +40,9 @@ int connect_qp(Context& context, Id& id, const rdma_ucm_conn_param& given) {
   cm::Request request;
   request.ends = ends_of(id);
   request.service = service_of(id.space, id.dest.port);
-  request.qp = qp_of(id, given);
+  request.qp = qp_of(context, id, given);
+  parameters.responder_resources = request.qp.responder_resources;
+  parameters.initiator_depth = request.qp.initiator_depth;
   request.type = id.type;
   request.path_mtu = parameters.path_mtu;
   request.retry_count = parameters.retry_count;
@@ -65,15 +66,15 @@ int accept_qp(Context& context, Id& id, const rdma_ucm_conn_param& given) {
   const auto data = data_of(given);
   if (data.size() > cm::kReplyPrivateBytes) return EINVAL;
   cm::Reply reply;
-  reply.qp = qp_of(id, given);
+  reply.qp = qp_of(context, id, given);
   reply.target_ack_delay = kAckDelay;
   std::copy(data.begin(), data.end(), reply.data.bytes.begin());
   reply.data.size = static_cast<std::uint8_t>(data.size());
   const int error =
       context.network.manager(id.local->device).accept(id.connection, reply, context.network.now());
   if (error != 0) return error;
-  id.parameters.responder_resources = given.responder_resources;
-  id.parameters.initiator_depth = given.initiator_depth;
+  id.parameters.responder_resources = reply.qp.responder_resources;
+  id.parameters.initiator_depth = reply.qp.initiator_depth;
   id.state = IdState::kConnecting;
   return 0;
 }
@@ -172,7 +173,8 @@ Reply reject(Context& context, Channel& channel, const Request& request) {
   return refuse(error);
 }
 
-// As Linux: whatever has become of the connection, an ID that had one is disconnected.
+// As Linux: 0 for whatever has become of the connection. Where it does not stand (yet, or any more), nothing
+// changes: what was waited for still comes.
 Reply disconnect(Context& context, Channel& channel, const Request& request) {
   int error = 0;
   Id* id = context.find(channel, request.read<rdma_ucm_disconnect>().id, error);

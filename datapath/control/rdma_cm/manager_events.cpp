@@ -136,7 +136,7 @@ void on_request(Context& context, std::uint32_t device, const cm::Event& event) 
   parameters.peer_qpn = request.qp.qpn;
   parameters.peer_psn = request.qp.starting_psn;
   parameters.responder_resources = request.qp.initiator_depth;
-  parameters.initiator_depth = request.qp.responder_resources;
+  parameters.initiator_depth = cut(request.qp.responder_resources, context.limits.max_rd_atomic);
   parameters.path_mtu = request.path_mtu;
   parameters.ack_timeout = request.ack_timeout;
   parameters.retry_count = request.retry_count;
@@ -168,7 +168,7 @@ void on_replied(Context& context, Id& id, const cm::Event& event) {
   id.parameters.peer_qpn = peer.qpn;
   id.parameters.peer_psn = peer.starting_psn;
   id.parameters.responder_resources = peer.initiator_depth;
-  id.parameters.initiator_depth = peer.responder_resources;
+  id.parameters.initiator_depth = cut(peer.responder_resources, context.limits.max_rd_atomic);
   id.parameters.rnr_retry_count = peer.rnr_retry_count;
   rdma_ucm_event_resp body = Context::event_of(id, EventType::kConnectResponse, 0);
   set_peer(body.param.conn, peer);

@@ -62,6 +62,10 @@ void set_data(rdma_ucm_ud_param& to, std::span<const std::uint8_t> data, std::si
   put(to, data, size);
 }
 
+std::uint8_t cut(std::uint8_t wanted, std::uint32_t most) {
+  return static_cast<std::uint8_t>(std::min<std::uint32_t>(wanted, most));
+}
+
 void set_peer(rdma_ucm_conn_param& to, const cm::QpParameters& peer) {
   to.qp_num = peer.qpn.value;
   to.responder_resources = peer.initiator_depth;

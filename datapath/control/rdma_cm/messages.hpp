@@ -37,6 +37,8 @@ template <typename Given>
 void set_data(rdma_ucm_conn_param& to, std::span<const std::uint8_t> data, std::size_t size);
 void set_data(rdma_ucm_ud_param& to, std::span<const std::uint8_t> data, std::size_t size);
 
+// As many READs and atomics as `wanted`, and no more than a QP of this node may have.
+[[nodiscard]] std::uint8_t cut(std::uint8_t wanted, std::uint32_t most);
 // What the peer says of its QP, as the program hears it: what the peer starts is what we answer.
 void set_peer(rdma_ucm_conn_param& to, const cm::QpParameters& peer);
 

@@ -51,22 +51,30 @@ TEST_F(ActiveTest, Connect_FullTable) {
   EXPECT_FALSE(manager_.is_in_use(Qpn{0x300}));
 }
 
-TEST_F(ActiveTest, OnRep_GrantsAtMostWhatWasAskedFor) {
+TEST_F(ActiveTest, OnRep_HoldsAlsoBeyondWhatWasAskedFor) {
   be_request_sent();  // asks for 4 and 4
   Reply granted = reply(kPeerQpn);
-  granted.qp.responder_resources = 2;
-  granted.qp.initiator_depth = 100;
+  granted.qp.responder_resources = 12;
+  granted.qp.initiator_depth = 13;
   granted.target_ack_delay = 15;
   granted.data = data_of("welcome");
   ASSERT_EQ(given(make_rep(peer_, granted, config_)), "| Replied");
   EXPECT_EQ(events_[0].connection, id_);
   EXPECT_EQ(events_[0].reply.qp.qpn, kPeerQpn);
   EXPECT_EQ(events_[0].reply.qp.starting_psn, Psn(0x2000));
-  EXPECT_EQ(events_[0].reply.qp.responder_resources, 2);
-  EXPECT_EQ(events_[0].reply.qp.initiator_depth, 4);
+  EXPECT_EQ(events_[0].reply.qp.responder_resources, 12);
+  EXPECT_EQ(events_[0].reply.qp.initiator_depth, 13);
   EXPECT_EQ(events_[0].reply.target_ack_delay, 15);
   EXPECT_EQ(text_of(events_[0].reply.data), "welcome");
   EXPECT_TRUE(manager_.next_deadline().is_never());
+}
+
+TEST_F(ActiveTest, OnRep_IsCutToWhatTheDeviceAnswersAtOnce) {
+  be_request_sent();
+  Reply granted = reply(kPeerQpn);
+  granted.qp.initiator_depth = 100;
+  ASSERT_EQ(given(make_rep(peer_, granted, config_)), "| Replied");
+  EXPECT_EQ(events_[0].reply.qp.initiator_depth, 16);
 }
 
 TEST_F(ActiveTest, Confirm_SendsRtuWithBothIds) {

@@ -29,19 +29,36 @@ TEST_F(EndingTest, Disconnect_PassiveSide) {
   EXPECT_EQ(given(drep()), "| Disconnected");
 }
 
-TEST_F(EndingTest, Disconnect_OfWhatIsNotEstablished) {
+// What was waited for still comes.
+TEST_F(EndingTest, Disconnect_OfARequestChangesNothing) {
   be_request_sent();
   EXPECT_EQ(manager_.disconnect(id_, {}, now_), EINVAL);
-  EXPECT_EQ(drained(), "REJ(4)");
+  EXPECT_EQ(given(rep()), "| Replied");
   EXPECT_EQ(manager_.disconnect(id_, {}, now_), EINVAL);
   EXPECT_EQ(drained(), "");
+  EXPECT_EQ(manager_.confirm(id_, {}, now_), 0);
+  EXPECT_EQ(drained(), "RTU");
 }
 
-TEST_F(EndingTest, Disconnect_BeforeRtuRefuses) {
+TEST_F(EndingTest, Disconnect_BeforeTheReplyChangesNothing) {
+  be_requested();
+  EXPECT_EQ(manager_.disconnect(id_, {}, now_), EINVAL);
+  EXPECT_EQ(drained(), "");
+  EXPECT_EQ(manager_.accept(id_, reply(kOurQpn), now_), 0);
+  EXPECT_EQ(drained(), "REP");
+}
+
+TEST_F(EndingTest, Disconnect_BeforeRtuChangesNothing) {
   be_reply_sent();
   EXPECT_EQ(manager_.disconnect(id_, {}, now_), EINVAL);
-  EXPECT_EQ(drained(), "REJ(28)");
-  EXPECT_EQ(given(rtu()), "REJ(28)");  // nothing is established any more
+  EXPECT_EQ(drained(), "");
+  EXPECT_EQ(given(rtu()), "| Established");
+  EXPECT_EQ(manager_.disconnect(id_, {}, now_), 0);
+  EXPECT_EQ(drained(), "DREQ");
+  EXPECT_EQ(manager_.disconnect(id_, {}, now_), EINVAL);
+  EXPECT_EQ(given(drep()), "| Disconnected");
+  EXPECT_EQ(manager_.disconnect(id_, {}, now_), EINVAL);
+  EXPECT_EQ(drained(), "");
 }
 
 TEST_F(EndingTest, Disconnect_TooMuchData) {

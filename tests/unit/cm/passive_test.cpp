@@ -95,12 +95,12 @@ TEST_F(PassiveTest, OnReq_Xrc) {
   EXPECT_EQ(body_of<wire::CmRepWire>(mads_[0].mad).local_eecn.get(), kOurQpn.value);
 }
 
-TEST_F(PassiveTest, Accept_GrantsAtMostWhatIsThere) {
-  peer_.responder_resources = 3;
+TEST_F(PassiveTest, Accept_SaysWhatTheProgramGives) {
+  peer_.responder_resources = peer_.initiator_depth = 1;
   be_requested();
   Reply granted = reply(kOurQpn);
   granted.qp.responder_resources = 200;
-  granted.qp.initiator_depth = 200;
+  granted.qp.initiator_depth = 5;
   granted.qp.rnr_retry_count = 6;
   granted.data = data_of("welcome");
   ASSERT_EQ(manager_.accept(id_, granted, now_), 0);
@@ -110,8 +110,8 @@ TEST_F(PassiveTest, Accept_GrantsAtMostWhatIsThere) {
   EXPECT_EQ(body.remote_comm_id.get(), kPeerId);
   const Reply read = read_rep(body, QpType::kRc).value();
   EXPECT_EQ(read.qp.qpn, kOurQpn);
-  EXPECT_EQ(read.qp.responder_resources, 16);
-  EXPECT_EQ(read.qp.initiator_depth, 3);
+  EXPECT_EQ(read.qp.responder_resources, 16) << "what the device has, though the peer wants one";
+  EXPECT_EQ(read.qp.initiator_depth, 5) << "though the peer has offered one";
   EXPECT_EQ(read.qp.rnr_retry_count, 6);
   EXPECT_EQ(text_of(read.data), "welcome");
 }

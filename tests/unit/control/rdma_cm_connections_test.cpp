@@ -68,7 +68,7 @@ TEST_F(Connected, InitQpAttr_SidesAgree) {
   EXPECT_EQ(server_rtr.dest_qp_num, 0x111U);
   EXPECT_EQ(client_rtr.rq_psn, server_rts.sq_psn);
   EXPECT_EQ(server_rtr.rq_psn, client_rts.sq_psn);
-  EXPECT_EQ(client_rtr.max_dest_rd_atomic, 3) << "no more than it has offered";
+  EXPECT_EQ(client_rtr.max_dest_rd_atomic, 5) << "what the server starts";
   EXPECT_EQ(client_rts.max_rd_atomic, 3);
   EXPECT_EQ(client_rts.retry_cnt, 6);
   EXPECT_EQ(client_rtr.path_mtu, 3U);
@@ -77,6 +77,39 @@ TEST_F(Connected, InitQpAttr_SidesAgree) {
       << "its own address: the same node";
   EXPECT_EQ(client_rtr.qp_attr_mask, kAttrState | kAttrAv | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn |
                                          kAttrMaxDestRdAtomic | kAttrMinRnrTimer);
+}
+
+// A READ beyond what its responder was told of fails the connection.
+TEST_F(Connected, InitQpAttr_NobodyStartsMoreThanTheOtherAnswers) {
+  const auto set_up = [this](std::uint8_t client_depth, std::uint8_t server_depth) {
+    client = make_ready(address_of(ipv4(2), kPortOfServer));
+    rdma_ucm_conn_param given = parameters(0x111, "");
+    given.responder_resources = given.initiator_depth = client_depth;
+    EXPECT_EQ(connect(client, given), 0);
+    server = expect_event(EventType::kConnectRequest).id;
+    given.responder_resources = given.initiator_depth = server_depth;
+    given.qp_num = 0x222;
+    EXPECT_EQ(accept(server, given, kServerUid), 0);
+    expect_event(EventType::kConnectResponse);
+    EXPECT_EQ(accept(client, {}), 0);
+    expect_event(EventType::kEstablished);
+  };
+  struct Case {
+    std::uint8_t client, server, agreed;
+  };
+  listener = make_listener(kPortOfServer);
+  for (const Case& each : {Case{1, 16, 16}, Case{16, 1, 1}, Case{4, 200, 16}}) {
+    set_up(each.client, each.server);
+    SCOPED_TRACE(testing::Message() << int{each.client} << " and " << int{each.server});
+    EXPECT_EQ(qp_attributes(server, QpState::kRts).max_rd_atomic, each.agreed);
+    EXPECT_EQ(qp_attributes(client, QpState::kRtr).max_dest_rd_atomic, each.agreed);
+    EXPECT_EQ(qp_attributes(client, QpState::kRts).max_rd_atomic, each.agreed);
+    EXPECT_EQ(qp_attributes(server, QpState::kRtr).max_dest_rd_atomic, each.agreed);
+    EXPECT_EQ(destroy(client).error, 0);
+    EXPECT_EQ(destroy(server).error, 0);
+    while (next_event()) {
+    }
+  }
 }
 
 TEST_F(Connected, InitQpAttr_BeforeAConnectionOnlyTheFirstState) {
@@ -160,6 +193,30 @@ TEST_F(Connected, Disconnect_BothAreToldOnce) {
   EXPECT_FALSE(next_event().has_value());
   network.pass(context, seconds(30));
   EXPECT_EQ(expect_event(EventType::kTimeWaitExit).event, 15U);
+}
+
+// A program that disconnects too early still hears what has become of its attempt.
+TEST_F(Connected, Disconnect_BeforeItStandsChangesNothing) {
+  request();
+  EXPECT_EQ(disconnect(client), 0);
+  EXPECT_EQ(disconnect(server), 0);
+  ASSERT_EQ(accept(server, parameters(0x222, ""), kServerUid), 0);
+  EXPECT_EQ(disconnect(server), 0);
+  expect_event(EventType::kConnectResponse);
+  EXPECT_EQ(disconnect(client), 0);
+  ASSERT_EQ(accept(client, {}), 0);
+  EXPECT_EQ(expect_event(EventType::kEstablished).uid, kServerUid);
+  EXPECT_EQ(disconnect(server), 0);
+  expect_event(EventType::kDisconnected);
+  expect_event(EventType::kDisconnected);
+}
+
+TEST_F(Connected, Disconnect_OfARequestThatNobodyAnswers) {
+  client = make_ready(address_of(ipv4(77), kPortOfServer));
+  ASSERT_EQ(connect(client, parameters(0x101, "")), 0);
+  EXPECT_EQ(disconnect(client), 0);
+  network.pass(context, seconds(120));
+  EXPECT_EQ(static_cast<int>(expect_event(EventType::kUnreachable).status), -ETIMEDOUT);
 }
 
 TEST_F(Connected, Disconnect_WithoutAConnection) {

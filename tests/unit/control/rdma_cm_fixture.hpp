@@ -22,6 +22,12 @@ class RdmaCmTest : public testing::Test {
  protected:
   RdmaCmTest() { channel = make_channel(); }
 
+  static Limits limits_here() {
+    Limits limits;
+    limits.max_rd_atomic = limits.max_dest_rd_atomic = kMostReads;
+    return limits;
+  }
+
   Channel* make_channel() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -149,7 +155,7 @@ class RdmaCmTest : public testing::Test {
   }
 
   FakeNetwork network;
-  Limits limits;
+  Limits limits = limits_here();
   Context context{network, limits, Options{.seed = 42}};
   std::vector<UniqueFd> programs;  // their ends of the channels
   Channel* channel = nullptr;

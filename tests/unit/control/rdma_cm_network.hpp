@@ -27,6 +27,8 @@ inline const SocketAddress kLoopbackIpv4 = address_of(wire::gid_from_ipv4(0x7F00
 inline const SocketAddress kLoopbackIpv6 =
     address_of(wire::Gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 0);
 
+inline constexpr std::uint8_t kMostReads = 16;  // of a QP, under way or answered at once
+
 // Two devices, 192.0.2.1 with 2001:db8::1, and 192.0.2.2. Everything else of 192.0.2.0/24 is on the link of
 // the first, and 192.0.2.99 does not answer; the rest is nowhere.
 class FakeNetwork final : public Network {
@@ -37,7 +39,7 @@ class FakeNetwork final : public Network {
       config.seed = 7 + device;
       config.channel_adapter_guid = 1 + device;
       config.most_connections = 100;
-      config.most_responder_resources = 16;
+      config.most_responder_resources = kMostReads;
       managers.push_back(std::make_unique<cm::Manager>(config));
     }
   }
