@@ -10,11 +10,13 @@ import contextlib
 import os
 import subprocess
 
+from cases.applications import ucx_example
 from harness.node import Build, Node, Place, ip, make_namespace, require_root
 from harness.pairs import PAIR_LIMIT_S, finish, on_tcp, start_server
 from harness.process import Failure, Scene, Skip
 from harness.tables import devinfo_gids
 
+from vm import packages
 from vm.guest import Guest
 from vm.image import build
 
@@ -63,6 +65,7 @@ class Link:
         self.peer = peer
         self.relay = relay
         self.captures = Captures(scene, relay, MAC, Options.keep)
+        self.ucx_example = None  # compiled, and by the same path in the guest
 
     def roles(self, urdma_serves):
         """The server and the client."""
@@ -123,7 +126,9 @@ def make_image(scratch):
     if Options.no_guest is not None:
         raise Skip(Options.no_guest)
     try:
-        return build(Build.directory / 'interop', [program(name) for name in OWN_PROGRAMS], scratch)
+        packages.install()
+        example = ucx_example(scratch)
+        return build(Build.directory / 'interop', [*(program(name) for name in OWN_PROGRAMS), example], scratch), example
     except Skip as skip:
         Options.no_guest = str(skip)
         raise
@@ -135,13 +140,15 @@ def rxe_link():
     with Scene() as scene:
         scratch = scene.directory / 'image'
         scratch.mkdir()
-        image = make_image(scratch)
+        image, example = make_image(scratch)
         near, wire = make_wire(scene)
         ip('-n', wire[-1], 'tuntap', 'add', 'name', 'b', 'mode', 'tap')
         ip('-n', wire[-1], 'link', 'set', 'dev', 'b', 'mtu', MTU, 'up')
         guest = Guest(scene, image, 'b', (f'{IPV4[1]}/24', f'{IPV6[1]}/64'), MTU, wire)
         relay = Relay(scene, wire, Options.seed, 'a', 'b')
-        yield Link(scene, node_side(scene, 'urdma', 0, near), Side('rxe', guest, 1), relay)
+        link = Link(scene, node_side(scene, 'urdma', 0, near), Side('rxe', guest, 1), relay)
+        link.ucx_example = example
+        yield link
 
 
 @contextlib.contextmanager

@@ -32,6 +32,13 @@ def ucx_perftest(link, urdma_serves, transport):
         applications.ucx_perftest(link.place(urdma_serves), transport, 'tag_lat', 1024, True)
 
 
+def ucx_client_server(link):
+    """The guest serves. As client it would not end: UCX's server closes its queue pair while the client's last WRITE is
+    under way, and rxe takes the 7 retries that UCX asks for as retries without end."""
+    with link.captures.recording('ucx_client_server', UCX_TRAFFIC_CLASS):
+        applications.ucx_client_server(link.place(urdma_serves=False), link.ucx_example)
+
+
 def groups():
     group = Group('rxe/applications', rxe_link)
     for role, urdma_serves in ROLES.items():
@@ -39,5 +46,6 @@ def groups():
             group.add(f'{role}/{name}', system_case, urdma_serves, case, *options)
         for transport in applications.UCX_TRANSPORTS:
             group.add(f'{role}/ucx_perftest-{transport}', ucx_perftest, urdma_serves, transport)
+    group.add('rxe-serves/ucx_client_server', ucx_client_server)
     group.add('tshark', lambda link: link.captures.judge_with_tshark())
     yield group

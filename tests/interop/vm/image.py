@@ -91,8 +91,7 @@ def copy_program(path, root):
 
 
 def build(directory, own_programs, scratch):
-    """Makes vmlinuz and initrd; returns their paths. `own_programs` are put into /bin under their own names."""
-    packages.install()
+    """Makes vmlinuz and initrd; returns their paths. `own_programs` are there by their paths, and by their names in /bin."""
     kernel = fetch_kernel(directory)
     root = scratch / 'root'
     for name in ('bin', 'proc', 'sys', 'dev', 'etc', 'tmp', 'run'):

@@ -10,7 +10,7 @@ import subprocess
 from harness.process import Skip
 
 NEEDED = ('qemu-system-x86', 'busybox-static', 'cpio', 'kmod', 'iproute2', 'ibverbs-utils', 'ibverbs-providers', 'perftest',
-          'rdma-core', 'rdmacm-utils', 'librdmacm1', 'netcat-traditional', 'fio', 'qperf', 'libfabric-bin', 'ucx-utils', 'tshark')
+          'rdma-core', 'rdmacm-utils', 'librdmacm1', 'netcat-traditional', 'fio', 'qperf', 'libfabric-bin', 'ucx-utils', 'libucx-dev', 'tshark')
 INSTALL_LIMIT_S = 600
 
 

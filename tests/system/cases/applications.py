@@ -28,10 +28,10 @@ UCX_EXAMPLE = pathlib.Path('/usr/share/doc/libucx-dev/examples/ucp_client_server
 UCX_TRANSPORTS = {'rc_verbs': 'rc_verbs,ud_verbs:aux', 'ud_verbs': 'ud_verbs'}
 
 
-def compiled(place, compiler, source, *libraries):
+def compiled(directory, compiler, source, *libraries):
     """A program in C that the project's build leaves alone."""
     need(compiler)
-    program = place.scene.directory / f'{source.stem}-{compiler}'
+    program = directory / f'{source.stem}-{compiler}'
     done = subprocess.run([compiler, '-O1', '-w', '-o', program, source, *libraries], capture_output=True, text=True)
     if done.returncode != 0:
         raise Failure(f'{compiler} fails\n{tail(done.stderr)}')
@@ -197,14 +197,16 @@ def ucx_perftest(place, transport, test, size, is_ipv6=False):
     check(re.search(r'^Final:\s+100 ', output, re.MULTILINE), f'no figures\n{tail(output)}')
 
 
-def ucx_client_server(place):
-    """UCX's own example: its connections are made by the connection manager."""
+def ucx_example(directory):
     if not UCX_EXAMPLE.exists():
         raise Skip('libucx-dev is not installed; run scripts/setup')
-    program = compiled(place, 'gcc', UCX_EXAMPLE, '-lucp', '-lucs')
+    return compiled(directory, 'gcc', UCX_EXAMPLE, '-lucp', '-lucs')
+
+
+def ucx_client_server(place, program=None):
+    """UCX's own example, compiled here or before: its connections are made by the connection manager."""
     host = own_ipv4(place.server)
-    port = place.scene.ports.take()
-    common = [program, '-p', port, '-c', 'tag', '-s', 10000]
+    common = [program or ucx_example(place.scene.directory), '-p', place.scene.ports.take(), '-c', 'tag', '-s', 10000]
     output, _ = connect(place, common, [*common, '-a', host], server_ends=False,
                         environment={'UCX_TLS': 'rc_verbs', 'UCX_SOCKADDR_TLS_PRIORITY': 'rdmacm'})
     check('ABCDEFGHIJ' in output, tail(output))

@@ -39,7 +39,7 @@ ENVIRONMENT = {
 
 def exchange(place, kind):
     need(LAUNCHERS[kind][0])
-    program = compiled(place, f'mpicc.{kind}', SOURCE)
+    program = compiled(place.scene.directory, f'mpicc.{kind}', SOURCE)
     before = moved_bytes(place.client)
     output = place.client.run_to_end(*LAUNCHERS[kind], program, environment=ENVIRONMENT, limit_s=60)
     check(f'{RANKS} ranks have exchanged everything' in output, tail(output))
@@ -66,7 +66,7 @@ def frames_sent(node):
 
 def exchange_of_two(place, kind):
     need(LAUNCHERS[kind][0])
-    program = compiled(place, f'mpicc.{kind}', SOURCE)
+    program = compiled(place.scene.directory, f'mpicc.{kind}', SOURCE)
     nodes = (place.server, place.client)
     before = [frames_sent(node) for node in nodes]
     output = place.server.run_to_end(*LAUNCHERS_OF_TWO[kind](agent(place)), '-np', RANKS, program,
