@@ -7,11 +7,11 @@
 #include <cstring>
 
 #include "urdma/wire/ip.hpp"
+#include "wire/ip_packets.hpp"
 
 namespace urdma::wire {
 namespace {
 
-constexpr std::size_t kIpv4Start = 12;  // of an IPv4 address in a GID
 constexpr std::size_t kSmallestFrame = 60;
 constexpr std::uint16_t kArpEthernet = 1;
 constexpr std::uint16_t kArpRequest = 1;
@@ -26,7 +26,6 @@ constexpr std::uint8_t kTargetLinkOption = 2;
 constexpr std::size_t kOptionUnit = 8;
 constexpr MacAddress kEverybody = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
 constexpr Gid kAllNodes = {0xFF, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-constexpr std::uint32_t kIpv6Version = 0x60000000;
 
 struct ArpWire {
   be16 hardware;
@@ -64,36 +63,11 @@ bool is_group(const MacAddress& mac) { return (mac[0] & 1U) != 0; }
 bool is_station(const MacAddress& mac) { return !is_group(mac) && mac != MacAddress{}; }
 bool is_multicast(const Gid& gid) { return multicast_mac(gid).has_value(); }
 
-Gid gid_of(const Ipv4Address& address) {
-  Gid gid = gid_from_ipv4(0);
-  std::copy(address.begin(), address.end(), gid.begin() + kIpv4Start);
-  return gid;
-}
-
-Ipv4Address ipv4_of(const Gid& gid) {
-  Ipv4Address address{};
-  std::copy(gid.begin() + kIpv4Start, gid.end(), address.begin());
-  return address;
-}
-
 // ff02::1:ffXX:XXXX.
 Gid solicited_node(const Gid& subject) {
   Gid group = {0xFF, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xFF};
   std::copy(subject.end() - 3, subject.end(), group.end() - 3);
   return group;
-}
-
-// The Internet checksum of an ICMPv6 message with its pseudo-header (RFC 8200, 8.1); 0 where it is right.
-std::uint16_t icmpv6_sum(const Ipv6Wire& ip, std::span<const std::uint8_t> message) {
-  std::uint32_t sum = static_cast<std::uint32_t>(message.size()) + kProtocolIcmpv6;
-  const auto add = [&sum](const std::uint8_t* bytes, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) sum += i % 2 == 0 ? std::uint32_t{bytes[i]} << 8 : bytes[i];
-  };
-  add(ip.source.data(), ip.source.size());
-  add(ip.dest.data(), ip.dest.size());
-  add(message.data(), message.size());
-  while (sum >> 16 != 0) sum = (sum & 0xFFFF) + (sum >> 16);
-  return static_cast<std::uint16_t>(~sum);
 }
 
 std::optional<Resolution> parse_arp(std::span<const std::uint8_t> packet) {
@@ -185,18 +159,11 @@ std::optional<Resolution> parse_neighbour(std::span<const std::uint8_t> packet) 
   // An IPv4 address is ARP's to resolve; nobody has the unspecified one.
   const Gid& target = header.target;
   if (is_multicast(target) || is_unspecified(target) || is_ipv4_mapped(target)) return std::nullopt;
-  if (icmpv6_sum(ip, body) != 0) return std::nullopt;
+  if (icmpv6_checksum(ip.source, ip.dest, body) != 0) return std::nullopt;
   const auto mac = find_link_option(body.subspan(sizeof(NeighbourWire)),
                                     is_question ? kSourceLinkOption : kTargetLinkOption);
   if (!mac) return std::nullopt;
   return is_question ? parse_solicitation(ip, header, *mac) : parse_advertisement(ip, header, *mac);
-}
-
-template <typename Wire>
-std::uint8_t* append(std::uint8_t* to, const Wire& wire) {
-  static_assert(alignof(Wire) == 1);
-  std::memcpy(to, &wire, sizeof wire);
-  return to + sizeof wire;
 }
 
 ArpWire make_arp(const Resolution& message, const MacAddress& dest_mac) {
@@ -244,13 +211,15 @@ void write_neighbour(const Resolution& message, const MacAddress& dest_mac, std:
   header.target = message.subject;
   const LinkOptionWire option{is_question ? kSourceLinkOption : kTargetLinkOption, 1, message.mac};
   append(append(body, header), option);
-  header.checksum = icmpv6_sum(ip, {body, sizeof header + sizeof option});
+  header.checksum = icmpv6_checksum(ip.source, ip.dest, {body, sizeof header + sizeof option});
   append(body, header);
 }
 
 }  // namespace
 
 bool is_unspecified(const Gid& gid) { return gid == unspecified_like(gid); }
+
+bool is_link_local(const Gid& gid) { return gid[0] == 0xFE && (gid[1] & 0xC0U) == 0x80; }
 
 Gid unspecified_like(const Gid& gid) { return is_ipv4_mapped(gid) ? gid_from_ipv4(0) : Gid{}; }
 

@@ -12,11 +12,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <span>
 #include <utility>
+#include <variant>
 
 #include "datapath/control/keys.hpp"
 #include "datapath/control/rerouting.hpp"
@@ -180,7 +183,7 @@ Status Daemon::make_devices() {
   addressing_ = std::make_unique<Addressing>(*devices_, *netlink_, options_.force_wire);
   for (const Device& device : devices_->all()) {
     tell_engine(device);
-    if (device.neighbours != nullptr && device.is_active) device.neighbours->on_link_up(monotonic_now());
+    if (device.is_active) tell_link(device);
   }
   return {};
 }
@@ -295,9 +298,7 @@ void Daemon::follow(const DeviceChange& change) {
   spdlog::info("{}: {}, {} GIDs, MTU {}", device.name, device.is_active ? "active" : "down",
                device.gids.gids().size(), device.mtu);
   tell_engine(device);
-  if (change.state && device.is_active && device.neighbours != nullptr) {
-    device.neighbours->on_link_up(monotonic_now());
-  }
+  if (change.state && device.is_active) tell_link(device);
   if (node_ == nullptr) return;
   const AsyncEvent state_event = device.is_active ? AsyncEvent::kPortActive : AsyncEvent::kPortErr;
   for (const auto& [id, session] : node_->sessions) {
@@ -307,6 +308,12 @@ void Daemon::follow(const DeviceChange& change) {
       if (change.state) engine_->post_async(*to, kPort, state_event);
     });
   }
+}
+
+// Whoever is on the link now learns of our addresses and groups.
+void Daemon::tell_link(const Device& device) {
+  if (device.neighbours != nullptr) device.neighbours->on_link_up(monotonic_now());
+  if (device.reports != nullptr) device.reports->on_link_up(monotonic_now());
 }
 
 void Daemon::tell_engine(const Device& device) {
@@ -345,18 +352,40 @@ void Daemon::connect_again(Device& device) {
   if (!device.is_stopped) tell_engine(device);
 }
 
-// Messages of address resolution that engines heard.
+// Messages of address resolution and group membership that engines heard.
 void Daemon::take_heard() {
   const Instant now = monotonic_now();
   while (const auto heard = engine_->next_heard()) {
     const Device& device = devices_->at(heard->port);
     if (device.neighbours == nullptr) continue;
+    if (const auto* query = std::get_if<wire::MembershipQuery>(&heard->message)) {
+      device.reports->on_query(*query, now);
+      continue;
+    }
     const std::uint64_t conflicts = device.neighbours->counters().conflicts;
-    device.neighbours->on_message(heard->message, now);
+    device.neighbours->on_message(std::get<wire::Resolution>(heard->message), now);
     if (conflicts == 0 && device.neighbours->counters().conflicts > 0) {
       spdlog::warn("{}: another station on the link says that it has an address of this port", device.name);
     }
     if (device.neighbours->take_changed() && node_ != nullptr) renew_paths(*node_, device);
+  }
+}
+
+// What a port without an interface of the kernel has to say itself.
+void Daemon::send_waiting(const Device& device) {
+  const wire::MacAddress mac = device.port->mac();
+  const auto send = [&](std::span<const std::uint8_t> frame) {
+    engine_->run([&] { engine_->send_frame(device.index, frame); });
+  };
+  NeighbourTable::Outgoing outgoing;
+  while (device.neighbours->poll_transmit(outgoing)) {
+    std::array<std::uint8_t, wire::kMaxResolutionBytes> frame;
+    send(std::span(frame).first(wire::write_resolution(outgoing.message, mac, outgoing.dest, frame)));
+  }
+  wire::MembershipReport report;
+  while (device.reports->poll_transmit(report)) {
+    std::array<std::uint8_t, wire::kMaxMembershipBytes> frame;
+    send(std::span(frame).first(wire::write_membership_report(report, mac, frame)));
   }
 }
 
@@ -378,11 +407,9 @@ Instant Daemon::tend_neighbours(Instant now) {
       restart_due_ = now + kRestartInterval;
       connect_again(device);
     }
-    next = earlier(earlier(next, links_due_), earlier(renewal_due_, device.neighbours->on_time(now)));
-    NeighbourTable::Outgoing outgoing;
-    while (device.neighbours->poll_transmit(outgoing)) {
-      engine_->run([&] { engine_->send_resolution(device.index, outgoing.message, outgoing.dest); });
-    }
+    next = earlier(earlier(next, links_due_), renewal_due_);
+    next = earlier(next, earlier(device.neighbours->on_time(now), device.reports->on_time(now)));
+    send_waiting(device);
   }
   if (next.is_never() || now < links_due_) return next;
   links_due_ = now + kLinkInterval;

@@ -48,9 +48,11 @@ class Daemon {
   void follow_interfaces();
   void follow(const DeviceChange& change);
   void tell_engine(const Device& device);
+  void tell_link(const Device& device);
   [[nodiscard]] bool open_again(Device& device);
   void connect_again(Device& device);
   void take_heard();
+  void send_waiting(const Device& device);
   [[nodiscard]] Instant tend_neighbours(Instant now);
   [[nodiscard]] Instant tend_connection_manager(Instant now);
   [[nodiscard]] Instant tend_timers();

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <set>
 
+#include "datapath/control/keys.hpp"
 #include "datapath/transport/types.hpp"
 #include "urdma/base/verbs.hpp"
 
@@ -54,6 +55,18 @@ std::uint32_t interface_megabits(const std::string& interface) {
   std::ifstream file("/sys/class/net/" + interface + "/speed");
   long speed = 0;
   return file >> speed && speed > 0 ? static_cast<std::uint32_t>(speed) : kUnknownMegabits;
+}
+
+// The first address that reports of each family may come from.
+GroupReports::Sources report_sources(std::span<const io::PortAddress> addresses) {
+  GroupReports::Sources sources;
+  for (const io::PortAddress& address : addresses) {
+    const bool is_ipv4 = wire::is_ipv4_mapped(address.gid);
+    if (!is_ipv4 && !wire::is_link_local(address.gid)) continue;
+    wire::Gid& source = is_ipv4 ? sources.ipv4 : sources.ipv6_link_local;
+    if (wire::is_unspecified(source)) source = address.gid;
+  }
+  return sources;
 }
 
 std::string first_line(const char* path) {
@@ -227,6 +240,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<const std::unique
       const io::PortSpec& spec = device.port->spec();
       device.neighbours =
           std::make_unique<NeighbourTable>(NeighbourTable::Own{device.mac, spec.addresses, spec.gateways});
+      device.reports = std::make_unique<GroupReports>(report_sources(spec.addresses), random_u32());
     }
     device.node_guid = make_guid(*device.port, node, index);
     device.rate =

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "datapath/control/gid_table.hpp"
+#include "datapath/control/group_reports.hpp"
 #include "datapath/control/neighbour_table.hpp"
 #include "datapath/control/netlink.hpp"
 #include "datapath/control/sysfs_tree.hpp"
@@ -50,6 +51,7 @@ struct Device {
   std::uint32_t mtu = 0;    // of the interface now; the port carries this much at most
   // Of a port that the kernel has no interface for, null for others: link addresses are its own to find.
   std::unique_ptr<NeighbourTable> neighbours;
+  std::unique_ptr<GroupReports> reports;  // of the same ports, and null for others
   GidTable gids;
   std::uint64_t node_guid = 0;  // host order of the number that is shown big-endian
   bool is_active = false;

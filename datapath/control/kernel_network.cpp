@@ -21,6 +21,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "urdma/wire/resolution.hpp"
+
 namespace urdma::control {
 namespace {
 
@@ -83,11 +85,9 @@ bool is_zero(const wire::MacAddress& mac) {
   return std::all_of(mac.begin(), mac.end(), [](std::uint8_t byte) { return byte == 0; });
 }
 
-bool is_link_local(const wire::Gid& gid) { return gid[0] == 0xFE && (gid[1] & 0xC0) == 0x80; }
-
 // The order in which a port's GIDs stand: see InterfaceState.
 int rank(const wire::Gid& gid) {
-  if (is_link_local(gid)) return 0;
+  if (wire::is_link_local(gid)) return 0;
   return wire::is_ipv4_mapped(gid) ? 1 : 2;
 }
 
@@ -154,7 +154,7 @@ struct Endpoint {
     } else {
       auto& address = reinterpret_cast<sockaddr_in6&>(storage);
       address.sin6_port = htons(port);
-      address.sin6_scope_id = is_link_local(gid) ? static_cast<std::uint32_t>(index) : 0;
+      address.sin6_scope_id = wire::is_link_local(gid) ? static_cast<std::uint32_t>(index) : 0;
       std::memcpy(&address.sin6_addr, raw.bytes, sizeof address.sin6_addr);
       size = sizeof address;
     }

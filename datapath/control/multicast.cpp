@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "datapath/control/event_loop.hpp"
 #include "urdma/base/check.hpp"
 #include "urdma/wire/resolution.hpp"
 
@@ -71,6 +72,7 @@ void MulticastGroups::join_anew(const Device& device) {
 
 void MulticastGroups::join_network(const Device& device, const wire::Gid& group, Group& entry) {
   entry.interface = device.interface_index;
+  if (device.reports != nullptr) device.reports->join(group, monotonic_now());
   if (device.interface_index == 0) return;
   entry.kernel = join_by_ip(device.interface_index, group);
   if (!entry.kernel.is_open()) {
@@ -87,7 +89,9 @@ void MulticastGroups::join_network(const Device& device, const wire::Gid& group,
 void MulticastGroups::leave(const Device& device, const wire::Gid& group) {
   const auto found = groups_.find({device.index, group});
   URDMA_CHECK(found != groups_.end());
-  if (--found->second.members == 0) groups_.erase(found);
+  if (--found->second.members > 0) return;
+  groups_.erase(found);
+  if (device.reports != nullptr) device.reports->leave(group, monotonic_now());
 }
 
 std::uint32_t MulticastGroups::members(const Device& device, const wire::Gid& group) const {

@@ -1,5 +1,6 @@
 // Which multicast groups the node's queue pairs are in, and the memberships that make the network bring their
 // frames: the kernel joins a group on the port's interface (IGMP, MLD), and the interface takes its frames.
+// Where the kernel has none, the device's GroupReports tell the network.
 // Owner: the node; control thread.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #pragma once

@@ -18,8 +18,6 @@ constexpr std::size_t kMostOutgoing = 2 * NeighbourTable::kMostNeighbours;
 
 bool has_mac(const wire::MacAddress& mac) { return mac != wire::MacAddress{}; }
 
-bool is_link_local(const wire::Gid& gid) { return gid[0] == 0xFE && (gid[1] & 0xC0U) == 0x80; }
-
 }  // namespace
 
 bool NeighbourTable::is_own(const wire::Gid& gid) const {
@@ -29,10 +27,10 @@ bool NeighbourTable::is_own(const wire::Gid& gid) const {
 
 // Who is asked for packets to `dest`: itself where it is on a network of the port's, else a gateway.
 Result<wire::Gid> NeighbourTable::next_hop(const wire::Gid& dest) const {
-  const bool is_near = is_link_local(dest) || std::any_of(own_.addresses.begin(), own_.addresses.end(),
-                                                          [&](const io::PortAddress& address) {
-                                                            return io::is_in_network(dest, address);
-                                                          });
+  const bool is_near = wire::is_link_local(dest) || std::any_of(own_.addresses.begin(), own_.addresses.end(),
+                                                                [&](const io::PortAddress& address) {
+                                                                  return io::is_in_network(dest, address);
+                                                                });
   if (is_near) return dest;
   for (const wire::Gid& gateway : own_.gateways) {
     if (wire::is_ipv4_mapped(gateway) == wire::is_ipv4_mapped(dest)) return gateway;

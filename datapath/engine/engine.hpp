@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "datapath/engine/address_handle.hpp"
@@ -28,6 +29,7 @@
 #include "datapath/memory/region_table.hpp"
 #include "urdma/abi/pages.hpp"
 #include "urdma/base/result.hpp"
+#include "urdma/wire/membership.hpp"
 #include "urdma/wire/resolution.hpp"
 
 struct rte_mempool;
@@ -63,10 +65,11 @@ struct Report {
   const char* reason = nullptr;
 };
 
-// What a port that finds its neighbours itself has heard, of its own addresses and to them.
+// What a port without an interface of the kernel has heard: of its own addresses and to them, or who is in
+// multicast groups.
 struct Heard {
   std::uint32_t port = 0;
-  wire::Resolution message;
+  std::variant<wire::Resolution, wire::MembershipQuery> message;
 };
 
 // A management datagram between QP 1 of two ports (IBTA 1, 13.4.2, 13.6.2): what stands behind its DETH.
@@ -144,11 +147,12 @@ class Engine {
   void remove_region(memory::Region& region);
   // The GIDs of a port: frames to other addresses are dropped.
   void set_port_gids(std::uint32_t port, std::span<const wire::Gid> gids);
-  // The longest frame that the port's link carries now, and whether the control thread hears ARP and
-  // neighbour discovery from it.
+  // The longest frame that the port's link carries now, and whether the control thread hears ARP,
+  // neighbour discovery and membership queries from it.
   void set_port_link(std::uint32_t port, std::uint32_t frame_bytes, bool finds_neighbours);
-  // Sends a message of address resolution, if there is room.
-  void send_resolution(std::uint32_t port, const wire::Resolution& message, const wire::MacAddress& dest);
+  // Sends a frame of the control thread's own, which is no RoCE and shorter than any link's, if there is
+  // room.
+  void send_frame(std::uint32_t port, std::span<const std::uint8_t> bytes);
   // Sends a datagram from QP 1 to QP 1 along `path`, also inside the node, if there is room.
   void send_management(const Path& path, std::span<const std::uint8_t, kManagementBytes> bytes);
   // Lets go of a port, so that it can be opened anew; until attach_port() nothing comes in, and what is to

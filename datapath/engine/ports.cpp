@@ -1,5 +1,6 @@
 // What the control thread does to an engine's ports, on the engine's thread inside run(), and the messages of
-// address resolution that it gets from them: only ports without an interface of the kernel hand them over.
+// address resolution and group membership that it gets from them: only ports without an interface of the
+// kernel hand them over.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include <fmt/format.h>
 #include <rte_mbuf.h>
@@ -47,10 +48,15 @@ Status Engine::Loop::make_heard_ring() {
 
 // A flood costs a look at each frame, and the control thread no more than it can bear.
 bool Engine::Loop::hear(const PortState& port, std::span<const std::uint8_t> frame) {
-  const auto message = wire::parse_resolution(frame);
-  if (!message) return false;
-  if (!concerns(port.gids, *message)) return true;
-  Heard news{static_cast<std::uint32_t>(&port - ports.data()), *message};
+  Heard news{static_cast<std::uint32_t>(&port - ports.data()), {}};
+  if (const auto message = wire::parse_resolution(frame)) {
+    if (!concerns(port.gids, *message)) return true;
+    news.message = *message;
+  } else if (const auto query = wire::parse_membership_query(frame)) {
+    news.message = *query;
+  } else {
+    return false;
+  }
   if (!hearing.take(now) || rte_ring_sp_enqueue_elem(heard, &news, sizeof news) != 0) {
     ++counters.dropped_resolution;
     return true;
@@ -69,19 +75,15 @@ std::optional<Heard> Engine::next_heard() {
   return std::nullopt;
 }
 
-void Engine::send_resolution(std::uint32_t port, const wire::Resolution& message,
-                             const wire::MacAddress& dest) {
+void Engine::send_frame(std::uint32_t port, std::span<const std::uint8_t> bytes) {
   Loop& loop = *common_->loops.front();
   PortState& state = loop.ports.at(port);
   if (state.backlog.size() >= kMostBacklog) return;
   rte_mbuf* frame = rte_pktmbuf_alloc(loop.config.frames);
   if (frame == nullptr) return;
-  char* room = rte_pktmbuf_append(frame, wire::kMaxResolutionBytes);
+  char* room = rte_pktmbuf_append(frame, static_cast<std::uint16_t>(bytes.size()));
   URDMA_CHECK(room != nullptr);
-  const std::span<std::uint8_t, wire::kMaxResolutionBytes> bytes(reinterpret_cast<std::uint8_t*>(room),
-                                                                 wire::kMaxResolutionBytes);
-  const std::size_t size = wire::write_resolution(message, state.port->mac(), dest, bytes);
-  rte_pktmbuf_trim(frame, static_cast<std::uint16_t>(wire::kMaxResolutionBytes - size));
+  std::copy(bytes.begin(), bytes.end(), room);
   loop.put_on_port(port, frame);
 }
 

@@ -14,7 +14,6 @@
 namespace urdma::wire {
 
 inline constexpr std::uint16_t kEtherTypeArp = 0x0806;
-inline constexpr std::uint8_t kProtocolIcmpv6 = 58;
 // Room for any frame that write_resolution makes.
 inline constexpr std::size_t kMaxResolutionBytes = 96;
 
@@ -39,6 +38,7 @@ struct Resolution {
 
 // 0.0.0.0 or ::.
 [[nodiscard]] bool is_unspecified(const Gid& gid);
+[[nodiscard]] bool is_link_local(const Gid& gid);    // fe80::/10
 [[nodiscard]] Gid unspecified_like(const Gid& gid);  // of the same address family
 // The link address of an IP multicast group, by rule (RFC 1112, 6.4; RFC 2464, 7); nothing for other
 // addresses.

@@ -12,9 +12,11 @@ import time
 
 from cases.perftest import PROGRAMS, perftest
 from cases.pingpong import pingpong
+from cases.rdma_cm import expect_rping
 from cases.wire import gid_index, too_large_path_mtu, verified_data
 from harness.node import Build, Node, Place, check_reaped, ip, make_namespace, require_root
-from harness.process import Failure, Scene, Skip, check, wait_until
+from harness.pairs import by_address, start_server
+from harness.process import Scene, Skip, check, wait_until
 from harness.runner import Group
 from harness.tables import devinfo_gids, devinfo_value
 
@@ -100,6 +102,17 @@ def peer_that_restarts(place):
     watch.kill()
     for index in 0, 1:
         pingpong(place, '-c', gid=index, iterations=100)
+
+
+@MEMIF.case
+def rping_by_address(place):
+    """rdma_cm where the kernel knows neither address."""
+    for host in ('192.0.2.1', '2001:db8::1'):
+        port = place.scene.ports.take()
+        common = ['-p', port, '-C', 10, '-V']
+        server = start_server(place.server, ['rping', '-s', '-a', host, *common], by_address(place.server))
+        expect_rping(place.client.run('rping', '-c', '-a', host, *common))
+        server.kill()
 
 
 def add_traffic(group):
@@ -232,6 +245,36 @@ def flood(place):
     the_port_finds_linux(place)
 
 
+GROUPS = {'239.77.1.2': '192.0.2.1', 'ff0e::4d01': '2001:db8::1'}  # and the address of the port to join on
+
+
+def members(place, group):
+    """What Linux's bridge knows of a group: which of its ports are in it."""
+    rows = place.node.scene.start(['bridge', 'mdb', 'show', 'dev', 'br0'], prefix=place.node.prefix).expect_success(10)
+    return [row for row in rows.splitlines() if f'grp {group} ' in row and 'port wire0' in row]
+
+
+@TAP.case
+def groups_are_told(place):
+    """A switch that snoops, here Linux's bridge, learns of a group by IGMP and MLD, and of its end."""
+    def link(*words):
+        ip('-n', place.namespace, 'link', *words)
+
+    link('add', 'br0', 'type', 'bridge', 'mcast_snooping', 1, 'mcast_querier', 1, 'mcast_igmp_version', 3, 'mcast_mld_version', 2)
+    link('set', 'wire0', 'master', 'br0')
+    link('set', 'br0', 'up')
+    for group, own in GROUPS.items():
+        check(not members(place, group), f'the bridge knows of {group} before')
+        program = place.node.run('mckey', '-m', group, '-b', own, '-C', 1)
+        wait_until(lambda group=group: members(place, group), 10, f'the bridge does not learn of {group}', 0.1)
+        program.kill()
+        # It waits after a leave whether somebody else answers for the group.
+        wait_until(lambda group=group: not members(place, group), 10, f'the bridge is not told of the end of {group}', 0.1)
+    link('set', 'wire0', 'nomaster')
+    link('del', 'br0')
+
+
+@TAP.case
 def event_of_the_link(place):
     """The last case: who takes the wire away sees the port go down."""
     ip('-n', place.namespace, 'link', 'set', 'wire0', 'down')

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include <gtest/gtest.h>
 
+#include <array>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -17,6 +19,12 @@ using Kind = wire::Resolution::Kind;
 const wire::Gid kStranger = wire::gid_from_ipv4(0x0A000001);
 constexpr wire::MacAddress kStrangerMac = {2, 0, 0, 0, 0, 9};
 
+// A general query, IGMPv2, as a Linux bridge sends it.
+constexpr std::array<std::uint8_t, 46> kMembershipQuery = {
+    0x01, 0x00, 0x5E, 0x00, 0x00, 0x01, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0A, 0x08, 0x00, 0x46, 0xC0,
+    0x00, 0x20, 0x00, 0x00, 0x40, 0x00, 0x01, 0x02, 0x04, 0x17, 0x00, 0x00, 0x00, 0x00, 0xE0, 0x00,
+    0x00, 0x01, 0x94, 0x04, 0x00, 0x00, 0x11, 0x64, 0xEE, 0x9B, 0x00, 0x00, 0x00, 0x00};
+
 class EnginePortsTest : public EngineTest {
  protected:
   EnginePortsTest() { set_link(UINT32_MAX, true); }
@@ -25,10 +33,14 @@ class EnginePortsTest : public EngineTest {
     engine_->run([&] { engine_->set_port_link(0, frame_bytes, finds_neighbours); });
   }
   // The loopback port: what is sent is heard.
+  void send_frame(std::span<const std::uint8_t> bytes) {
+    engine_->run([&] { engine_->send_frame(0, bytes); });
+  }
   void send(const wire::Resolution& message, int times = 1) {
-    for (int i = 0; i < times; ++i) {
-      engine_->run([&] { engine_->send_resolution(0, message, wire::question_mac(message.subject)); });
-    }
+    std::array<std::uint8_t, wire::kMaxResolutionBytes> frame;
+    const std::size_t size =
+        wire::write_resolution(message, message.mac, wire::question_mac(message.subject), frame);
+    for (int i = 0; i < times; ++i) send_frame(std::span(frame).first(size));
   }
   [[nodiscard]] wire::Resolution question(const wire::Gid& subject) const {
     return {Kind::kQuestion, false, true, subject, kStranger, kStrangerMac};
@@ -48,14 +60,22 @@ class EnginePortsTest : public EngineTest {
   }
 };
 
+TEST_F(EnginePortsTest, NextHeard_MembershipQueries) {
+  send_frame(kMembershipQuery);
+  const auto heard = wait_for_heard();
+  ASSERT_TRUE(heard);
+  EXPECT_TRUE(wire::is_unspecified(std::get<wire::MembershipQuery>(heard->message).group));
+}
+
 TEST_F(EnginePortsTest, NextHeard_QuestionsAboutOwnAddresses) {
   send(question(gid_));
   const auto heard = wait_for_heard();
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->port, 0U);
-  EXPECT_EQ(heard->message.kind, Kind::kQuestion);
-  EXPECT_EQ(heard->message.subject, gid_);
-  EXPECT_EQ(heard->message.mac, kStrangerMac);
+  const auto& message = std::get<wire::Resolution>(heard->message);
+  EXPECT_EQ(message.kind, Kind::kQuestion);
+  EXPECT_EQ(message.subject, gid_);
+  EXPECT_EQ(message.mac, kStrangerMac);
 }
 
 TEST_F(EnginePortsTest, NextHeard_OnlyWhatConcernsThePort) {
@@ -64,8 +84,9 @@ TEST_F(EnginePortsTest, NextHeard_OnlyWhatConcernsThePort) {
   send({Kind::kAnswer, true, true, kStranger, gid_, kStrangerMac});
   const auto heard = wait_for_heard();
   ASSERT_TRUE(heard);
-  EXPECT_EQ(heard->message.kind, Kind::kAnswer);
-  EXPECT_EQ(heard->message.peer, gid_) << "what was sent before is not for this port";
+  const auto& message = std::get<wire::Resolution>(heard->message);
+  EXPECT_EQ(message.kind, Kind::kAnswer);
+  EXPECT_EQ(message.peer, gid_) << "what was sent before is not for this port";
   EXPECT_FALSE(engine_->next_heard());
 }
 
