@@ -6,12 +6,17 @@
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <string_view>
 #include <thread>
+
+#include "datapath/control/passed_descriptors.hpp"
 
 namespace urdma::control {
 namespace {
@@ -48,6 +53,28 @@ class Closer {
   std::size_t threads_ = 0;
 };
 
+// Whether nothing is in the socket. Once it is shut nothing comes, and at the end recvmsg gives 0; so does a
+// message without bytes, but with SO_PASSCRED each has a control part. What is found comes out, to be closed
+// aside: a mere look (MSG_PEEK) would hold it for a moment, too, and could be the last to let go of it.
+bool is_empty(int socket) {
+  constexpr std::size_t kOtherControlBytes = 8192;  // credentials, and a security label
+  const int on = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+  ::shutdown(socket, SHUT_RDWR);
+  char byte = 0;
+  alignas(cmsghdr) std::array<std::byte, kPassedFdsBytes + kOtherControlBytes> control;
+  iovec part{&byte, sizeof(byte)};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0) return false;  // one that listens, say: its connections have queues
+  for (UniqueFd& fd : take_descriptors(header)) close_aside(fd.release());
+  return got == 0 && header.msg_controllen == 0;
+}
+
 }  // namespace
 
 bool is_expected_kind(int fd) {
@@ -65,6 +92,14 @@ void close_aside(int fd) {
   // Never destroyed: its threads may be stuck when the daemon ends.
   static auto* const closer = new Closer;
   if (fd >= 0) closer->take(fd);
+}
+
+void close_socket(int socket) {
+  if (socket < 0) return;
+  if (is_empty(socket))
+    ::close(socket);
+  else
+    close_aside(socket);
 }
 
 }  // namespace urdma::control

@@ -14,4 +14,8 @@ namespace urdma::control {
 // Takes ownership of `fd`; a negative one is nothing.
 void close_aside(int fd);
 
+// Closes a SOCK_SEQPACKET socket that a client may have put something into, or made: at once where nothing is
+// in it, and aside where that is not sure. Takes ownership.
+void close_socket(int socket);
+
 }  // namespace urdma::control

@@ -11,31 +11,10 @@
 #include <cstring>
 
 #include "datapath/control/close_aside.hpp"
+#include "datapath/control/passed_descriptors.hpp"
 #include "urdma/base/check.hpp"
 
 namespace urdma::control {
-namespace {
-
-// The most that one message can bring (SCM_MAX_FD of the kernel): what does not fit the kernel would close on
-// this thread.
-constexpr std::size_t kMostPassedFds = 253;
-constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(int) * kMostPassedFds);
-
-// Takes ownership of every descriptor that came with `header`.
-void take_descriptors(msghdr& header, std::vector<UniqueFd>& fds) {
-  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(&header, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
-      fds.emplace_back(fd);
-    }
-  }
-}
-
-}  // namespace
 
 Connection::Connection(UniqueFd fd) : fd_(std::move(fd)) {
   ucred credentials{};
@@ -49,7 +28,7 @@ Connection::~Connection() { close_aside(fd_.release()); }
 
 Received Connection::receive(Message& message) {
   std::array<std::byte, abi::kMaxMessageBytes> buffer;
-  alignas(cmsghdr) std::array<std::byte, kControlBytes> control;
+  alignas(cmsghdr) std::array<std::byte, kPassedFdsBytes> control;
   iovec part{buffer.data(), buffer.size()};
   msghdr header{};
   header.msg_iov = &part;
@@ -58,8 +37,7 @@ Received Connection::receive(Message& message) {
   header.msg_controllen = control.size();
   const ssize_t got = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Received::kNothing : Received::kEnd;
-  message.fds.clear();
-  take_descriptors(header, message.fds);
+  message.fds = take_descriptors(header);
   if (got == 0) return Received::kEnd;
   const auto size = static_cast<std::size_t>(got);
   const bool is_cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
@@ -74,7 +52,7 @@ bool Connection::send(const abi::Header& header, std::span<const std::byte> body
   URDMA_CHECK(fds.size() <= abi::kMaxMessageFds && sizeof(header) + body.size() <= abi::kMaxMessageBytes);
   std::array<iovec, 2> parts{iovec{const_cast<abi::Header*>(&header), sizeof(header)},
                              iovec{const_cast<std::byte*>(body.data()), body.size()}};
-  alignas(cmsghdr) std::array<std::byte, kControlBytes> control{};
+  alignas(cmsghdr) std::array<std::byte, kPassedFdsBytes> control{};
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();

@@ -89,11 +89,16 @@ Status Server::listen(const NodeDirectory& directory, const std::string& name,
   });
 }
 
-// There are no more descriptors: a client that waited would keep the listener ready, and this thread busy.
+// There are no more descriptors: a client that waited would keep the listener ready, and this thread busy. One
+// that has sent something already is closed aside, and until that is done the next one waits.
 void Server::turn_away(int listener) {
+  const auto take_spare = [this] { spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
+  if (!spare_.is_open()) take_spare();
   spare_.reset();
-  UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)).reset();
-  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int client = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (client < 0) return;
+  close_socket(client);
+  take_spare();
   spdlog::warn("a client is turned away: the daemon may open no more files");
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "datapath/control/connection.hpp"
 #include "datapath/control/rdma_cm/context.hpp"
@@ -14,10 +15,27 @@
 
 namespace urdma::control::rdma_cm {
 
+// Where an answer goes: a SOCK_SEQPACKET socket of a client's making. It has no other way to be closed than
+// one that does not wait for what the client has put into it.
+class AnswerSocket {
+ public:
+  AnswerSocket() = default;
+  explicit AnswerSocket(UniqueFd fd) : fd_(std::move(fd)) {}
+  AnswerSocket(AnswerSocket&&) = default;
+  AnswerSocket& operator=(AnswerSocket&& other) noexcept;
+  ~AnswerSocket();
+
+  [[nodiscard]] int get() const { return fd_.get(); }
+  [[nodiscard]] bool is_open() const { return fd_.is_open(); }
+
+ private:
+  UniqueFd fd_;
+};
+
 struct ChannelMessage {
   std::array<std::byte, sizeof(abi::rdma_cm::Command) + abi::rdma_cm::kMostCommandBytes> bytes;
   std::size_t size = 0;
-  UniqueFd answer;  // a Unix socket
+  AnswerSocket answer;
 
   [[nodiscard]] std::span<const std::byte> view() const { return {bytes.data(), size}; }
 };
@@ -25,6 +43,6 @@ struct ChannelMessage {
 [[nodiscard]] Received receive(int channel, ChannelMessage& message);
 
 // Sends the answer and lets go of its socket. A client that does not want it does without.
-void answer(UniqueFd socket, const Reply& reply);
+void answer(AnswerSocket socket, const Reply& reply);
 
 }  // namespace urdma::control::rdma_cm

@@ -69,7 +69,7 @@ void Service::on_readable(std::uint64_t key) {
           answer(std::move(message.answer), execute(context_, *channel, *request));
           break;
         }
-        message.answer.reset();
+        message.answer = {};
         [[fallthrough]];
       case Received::kNonsense:
         spdlog::warn("process {} sent nonsense to the connection manager, and loses its channel",
