@@ -89,8 +89,8 @@ Status Server::listen(const NodeDirectory& directory, const std::string& name,
   });
 }
 
-// There are no more descriptors: a client that waited would keep the listener ready, and this thread busy. One
-// that has sent something already is closed aside, and until that is done the next one waits.
+// There are no more descriptors: a client that waited would keep the listener ready, and this thread busy.
+// One that has sent something already is closed aside, and until that is done the next one waits.
 void Server::turn_away(int listener) {
   const auto take_spare = [this] { spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
   if (!spare_.is_open()) take_spare();

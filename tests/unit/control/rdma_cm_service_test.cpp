@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
+#include "tests/unit/control/lingering.hpp"
 #include "tests/unit/control/rdma_cm_fixture.hpp"
 
 namespace urdma::control::rdma_cm {
@@ -138,6 +140,83 @@ TEST_F(RdmaCmServiceTest, Answer_ThatNobodyReads) {
   loop->run_once(Instant{});
   EXPECT_EQ(service.summary().ids, 1U);
   EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
+// What closes with the socket for an answer may take long to close, and holds up nobody.
+class RdmaCmAnswerSocketTest : public RdmaCmServiceTest {
+ protected:
+  // Sends the command with `answer`, which is the daemon's alone then, and has it carried out.
+  void ask_with(UniqueFd answer, std::span<const std::byte> command) {
+    const int fd = answer.get();
+    ASSERT_TRUE(send(program.get(), command, std::span(&fd, 1)));
+    answer.reset();
+    const Instant before = monotonic_now();
+    loop->run_once(Instant{});
+    EXPECT_LT(monotonic_now() - before, seconds(5)) << "the close of what was passed takes 30";
+  }
+  // The ends of an answer's socket; what is sent into the first is in the second.
+  std::array<UniqueFd, 2> make_answer() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+  }
+
+  Lingering lingering = make_lingering();
+};
+
+TEST_F(RdmaCmAnswerSocketTest, ThatHasAMessage) {
+  auto ends = make_answer();
+  pass_on(ends[0].get(), std::move(lingering.socket));
+  ask_with(std::move(ends[1]), create_command());
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
+TEST_F(RdmaCmAnswerSocketTest, ThatHasAMessageOfNoBytes) {
+  auto ends = make_answer();
+  pass_on(ends[0].get(), std::move(lingering.socket), {});
+  ask_with(std::move(ends[1]), create_command());
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
+TEST_F(RdmaCmAnswerSocketTest, ThatHasSeveral_EmptyOnesFirst) {
+  auto ends = make_answer();
+  EXPECT_EQ(::send(ends[0].get(), "", 0, 0), 0);
+  pass_on(ends[0].get(), std::move(lingering.socket), {});
+  ask_with(std::move(ends[1]), create_command());
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
+TEST_F(RdmaCmAnswerSocketTest, ThatListens) {
+  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(sa_family_t)), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  UniqueFd waiting(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(waiting.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  pass_on(waiting.get(), std::move(lingering.socket));
+  waiting.reset();
+  ask_with(std::move(listener), create_command());
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
+TEST_F(RdmaCmAnswerSocketTest, OfNonsense) {
+  auto ends = make_answer();
+  pass_on(ends[0].get(), std::move(lingering.socket));
+  const auto command = create_command();
+  ask_with(std::move(ends[1]), std::span(command).first(5));
+  EXPECT_TRUE(has_ended(program.get()));
+}
+
+TEST_F(RdmaCmAnswerSocketTest, OfAnotherKindIsNonsense) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd own(ends[0]);
+  pass_on(own.get(), std::move(lingering.socket));
+  ask_with(UniqueFd(ends[1]), create_command());
+  EXPECT_TRUE(has_ended(program.get()));
 }
 
 }  // namespace

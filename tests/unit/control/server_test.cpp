@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/control/server.hpp"
 
-#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <filesystem>
@@ -15,6 +15,7 @@
 
 #include "datapath/limits.hpp"
 #include "tests/support/withheld_page.hpp"
+#include "tests/unit/control/lingering.hpp"
 #include "tests/unit/control/server_fixture.hpp"
 #include "urdma/abi/pages.hpp"
 
@@ -55,32 +56,6 @@ TEST_F(ServerTest, Hello_RefusesInWords) {
   EXPECT_EQ(client.hello(client.hello_body(), "/dev/null"), EINVAL);
   EXPECT_EQ(client.hello(client.hello_body(), "/proc/self/comm"), EINVAL);
   EXPECT_EQ(client.hello(client.hello_body()), 0) << "a refusal does not end the connection";
-}
-
-// A TCP socket whose close() waits for 30 seconds: its peer takes nothing.
-struct Lingering {
-  UniqueFd socket;
-  UniqueFd peer;
-};
-
-Lingering make_lingering() {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  EXPECT_EQ(::bind(listener.get(), generic, size), 0);
-  EXPECT_EQ(::listen(listener.get(), 1), 0);
-  EXPECT_EQ(::getsockname(listener.get(), generic, &size), 0);
-  Lingering made{UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), {}};
-  EXPECT_EQ(::connect(made.socket.get(), generic, size), 0);
-  made.peer.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const std::vector<char> bytes(65536);
-  while (::send(made.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
-  const linger wait{1, 30};
-  EXPECT_EQ(::setsockopt(made.socket.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof(wait)), 0);
-  return made;
 }
 
 TEST_F(ServerTest, PassedSocket_ThatLingersHoldsUpNobody) {
@@ -238,6 +213,40 @@ TEST_F(ServerTest, CreateCq_GivesAtLeastWhatIsAskedFor) {
 std::size_t descriptors_of(pid_t process) {
   const std::filesystem::directory_iterator open("/proc/" + std::to_string(process) + "/fd");
   return static_cast<std::size_t>(std::distance(begin(open), end(open)));
+}
+
+int highest_descriptor_of(pid_t process) {
+  int highest = -1;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd"))
+    highest = std::max(highest, std::stoi(entry.path().filename()));
+  return highest;
+}
+
+// The daemon may open no more files, and whoever connects is turned away with what it has sent.
+TEST_F(ServerTest, TurnedAway_WithASocketThatLingersHoldsUpNobody) {
+  Client client(node);
+  ASSERT_EQ(client.hello(client.hello_body()), 0);
+  const auto most = static_cast<rlim_t>(highest_descriptor_of(daemon)) + 1;
+  rlimit before{};
+  ASSERT_EQ(::prlimit(daemon, RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit limit{most, before.rlim_max};
+  ASSERT_EQ(::prlimit(daemon, RLIMIT_NOFILE, &limit, nullptr), 0);
+  std::vector<UniqueFd> fill;
+  for (int waited_ms = 0; descriptors_of(daemon) < most && waited_ms < 5000; waited_ms += 10) {
+    fill.push_back(connect_to(node + "/control.sock"));
+    ::usleep(10'000);
+  }
+  Lingering lingering = make_lingering();
+  ASSERT_EQ(::kill(daemon, SIGSTOP), 0);
+  const UniqueFd hostile = connect_to(node + "/control.sock");
+  pass_on(hostile.get(), std::move(lingering.socket));
+  ASSERT_EQ(::kill(daemon, SIGCONT), 0);
+  pollfd turned_away{hostile.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&turned_away, 1, kAnswerLimitMs), 1);
+  EXPECT_NE(turned_away.revents & POLLHUP, 0);
+  EXPECT_NE(client.make_pd(), 0U);
+  lingering.peer.reset();  // its close ends
+  ASSERT_EQ(::prlimit(daemon, RLIMIT_NOFILE, &before, nullptr), 0);
 }
 
 TEST_F(ServerTest, CreateCq_QueuesOfAChannelShareItsDescriptor) {
