@@ -282,6 +282,7 @@ Json describe_connection_manager(const Node& node, const rdma_cm::Service& servi
           {"ids", summary.ids},
           {"listeners", summary.listeners},
           {"connections", summary.connections},
+          {"ignored_messages", summary.ignored_messages},
           {"devices", std::move(devices)}};
 }
 

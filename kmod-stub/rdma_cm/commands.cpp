@@ -210,7 +210,7 @@ long find_response(std::size_t room_bytes, Question& question) {
 long execute_channel_command(int channel, const void* bytes, std::size_t size) {
   rdma_ucm_cmd_hdr header;
   std::memcpy(&header, bytes, sizeof(header));
-  if (header.in > abi::kMostCommandBytes) return -EINVAL;
+  if (header.in > size - sizeof(header) || header.in > abi::kMostCommandBytes) return -EINVAL;
   Question question;
   question.command = header.cmd;
   question.body = static_cast<const char*>(bytes) + sizeof(header);

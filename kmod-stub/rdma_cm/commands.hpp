@@ -14,13 +14,15 @@
 
 namespace urdma::stub {
 
-// Whether these bytes have the shape of a command: a header whose lengths they hold.
+// Whether these bytes have the shape of a command, also of one that is newer or whose lengths are wrong: the
+// header, and a number that may be one.
 inline bool is_channel_command(const void* bytes, std::size_t size) {
   constexpr std::size_t kMaxCommandBytes = 65536;
+  constexpr std::uint32_t kCommandNumbers = 64;  // the kernel has 23
   if (size < sizeof(rdma_ucm_cmd_hdr) || size > kMaxCommandBytes || !is_readable_pointer(bytes)) return false;
   rdma_ucm_cmd_hdr header;
   std::memcpy(&header, bytes, sizeof(header));
-  return header.cmd <= RDMA_USER_CM_CMD_JOIN_MCAST && header.in + sizeof(header) <= size;
+  return header.cmd < kCommandNumbers;
 }
 
 // Returns `size`, or a negative errno.

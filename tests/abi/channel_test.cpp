@@ -113,6 +113,26 @@ TEST_F(Channel, Write_BadPointersAndSizes) {
   EXPECT_GT(create(fd_, 9, id), 0) << "and it still works";
 }
 
+// Newer programs may have newer commands: what they are is the daemon's affair. (This one knows none.)
+TEST_F(Channel, Write_UnknownCommandsGoToTheDaemon) {
+  std::uint32_t id = 0;
+  for (const std::uint32_t number : {23U, 40U, 63U}) {
+    EXPECT_EQ(command(fd_, number, rdma_ucm_listen{1, 1}), -ENOENT) << number;
+    EXPECT_GT(create(fd_, 9, id), 0) << "after " << number;
+  }
+}
+
+TEST_F(Channel, Write_LengthsThatTheBytesDoNotHold) {
+  const Written<rdma_ucm_listen> longer{{RDMA_USER_CM_CMD_LISTEN, sizeof(rdma_ucm_listen) + 1, 0}, {1, 1}};
+  EXPECT_EQ(::write(fd_, &longer, sizeof(longer)), -1);
+  EXPECT_EQ(errno, EINVAL);
+  const rdma_ucm_cmd_hdr bare{RDMA_USER_CM_CMD_LISTEN, 0xFFFF, 0};
+  EXPECT_EQ(::write(fd_, &bare, sizeof(bare)), -1);
+  EXPECT_EQ(errno, EINVAL);
+  std::uint32_t id = 0;
+  EXPECT_GT(create(fd_, 9, id), 0) << "and it still works";
+}
+
 TEST_F(Channel, SetOption_ValueGoesAlong) {
   unsigned char value = ENOTTY;
   rdma_ucm_set_option option{address_of(&value), 1, 0, 0, sizeof(value)};

@@ -45,6 +45,11 @@ Received receive(int channel, ChannelMessage& message) {
   const ssize_t got = ::recvmsg(channel, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Received::kNothing : Received::kEnd;
   std::vector<UniqueFd> fds = take_descriptors(header);
+  if (got > 0 && fds.empty()) {
+    message.size = 0;
+    message.answer = {};
+    return Received::kMessage;
+  }
   const bool is_whole = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
   if (got > 0 && is_whole && fds.size() == 1 && may_take_an_answer(fds.front().get())) {
     message.size = static_cast<std::size_t>(got);

@@ -35,7 +35,7 @@ class AnswerSocket {
 struct ChannelMessage {
   std::array<std::byte, sizeof(abi::rdma_cm::Command) + abi::rdma_cm::kMostCommandBytes> bytes;
   std::size_t size = 0;
-  AnswerSocket answer;
+  AnswerSocket answer;  // not open: the message brings none
 
   [[nodiscard]] std::span<const std::byte> view() const { return {bytes.data(), size}; }
 };

@@ -65,6 +65,10 @@ void Service::on_readable(std::uint64_t key) {
       case Received::kEnd:
         return end(key);
       case Received::kMessage:
+        if (!message.answer.is_open()) {
+          ++ignored_messages_;
+          break;
+        }
         if (const auto request = parse_request(message.view())) {
           answer(std::move(message.answer), execute(context_, *channel, *request));
           break;
@@ -100,7 +104,7 @@ Service::Summary Service::summary() const {
     return entry.second->state == IdState::kListening;
   });
   return {context_.channels.size(), context_.ids.size(), static_cast<std::size_t>(listeners),
-          context_.connection_count()};
+          context_.connection_count(), ignored_messages_};
 }
 
 }  // namespace urdma::control::rdma_cm

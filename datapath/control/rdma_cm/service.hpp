@@ -1,6 +1,7 @@
 // The connection manager as programs see it: the channels of /dev/infiniband/rdma_cm, whose commands it
-// carries out, and what becomes of their connections. A client that sends nonsense loses its channel, and
-// with it its IDs, whose peers are told at once.
+// carries out, and what becomes of their connections. A message that brings no socket for the answer is
+// ignored: a program may write what it likes. A client that sends other nonsense loses its channel, and with
+// it its IDs, whose peers are told at once.
 // Owner: the daemon; control thread.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #pragma once
@@ -33,6 +34,7 @@ class Service {
     std::size_t ids = 0;
     std::size_t listeners = 0;
     std::size_t connections = 0;
+    std::uint64_t ignored_messages = 0;  // that brought no socket for an answer
   };
   [[nodiscard]] Summary summary() const;
 
@@ -43,6 +45,7 @@ class Service {
   EventLoop& loop_;
   Context context_;
   std::uint64_t last_key_ = 0;
+  std::uint64_t ignored_messages_ = 0;
 };
 
 }  // namespace urdma::control::rdma_cm

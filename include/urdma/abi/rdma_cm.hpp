@@ -15,7 +15,8 @@
 //                    for each event that waits, though never more than kMostTokens at a time, so that poll()
 //                    works. Whoever has taken a token asks for an event (GET_EVENT); EAGAIN: its event has
 //                    gone meanwhile with its id, and another token is to be waited for.
-// Nonsense on a channel closes it.
+// A message without a socket is what a program wrote that is no command: it is ignored. Other nonsense on a
+// channel closes it.
 //
 // Fixed widths, explicit padding, host byte order (both ends are one machine).
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only

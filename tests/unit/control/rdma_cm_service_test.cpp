@@ -107,7 +107,6 @@ TEST_F(RdmaCmServiceTest, Nonsense_CostsTheChannel) {
   const std::array two{null, null};
   const std::vector<std::byte> too_long(4096);
   const std::vector<std::pair<std::span<const std::byte>, std::span<const int>>> all = {
-      {command, {}},                       // no way to answer
       {command, std::span(two).first(1)},  // no socket
       {command, two},                      // two of them
       {std::span(command).first(5), std::span(two).first(1)},
@@ -121,6 +120,19 @@ TEST_F(RdmaCmServiceTest, Nonsense_CostsTheChannel) {
   }
   EXPECT_EQ(service.summary().channels, 1U);
   EXPECT_EQ(ask(program.get(), command), 0) << "the others have theirs";
+}
+
+// A program may write what it likes to the descriptor: what is no command goes into the channel as it is.
+TEST_F(RdmaCmServiceTest, Message_WithoutAWayToAnswerIsIgnored) {
+  const auto command = create_command();
+  EXPECT_EQ(ask(program.get(), command), 0);
+  ASSERT_TRUE(send(program.get(), command, {}));
+  ASSERT_TRUE(send(program.get(), std::span(command).first(3), {}));
+  ASSERT_TRUE(send(program.get(), std::vector<std::byte>(4096), {}));
+  loop->run_once(Instant{});
+  EXPECT_EQ(service.summary().ignored_messages, 3U);
+  EXPECT_EQ(service.summary().ids, 1U) << "none of them was carried out";
+  EXPECT_EQ(ask(program.get(), command), 0);
 }
 
 TEST_F(RdmaCmServiceTest, Nonsense_LengthsThatLie) {
