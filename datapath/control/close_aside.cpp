@@ -54,8 +54,9 @@ class Closer {
 };
 
 // Whether nothing is in the socket. Once it is shut nothing comes, and at the end recvmsg gives 0; so does a
-// message without bytes, but with SO_PASSCRED each has a control part. What is found comes out, to be closed
-// aside: a mere look (MSG_PEEK) would hold it for a moment, too, and could be the last to let go of it.
+// message without bytes, but with SO_PASSCRED each has a control part. What the look finds in it is closed
+// aside: who has a copy of the socket may take it out meanwhile, and this thread is then the last to have it.
+// It is not taken out, since this process may have no descriptor left for it.
 bool is_empty(int socket) {
   constexpr std::size_t kOtherControlBytes = 8192;  // credentials, and a security label
   const int on = 1;
@@ -69,7 +70,7 @@ bool is_empty(int socket) {
   header.msg_iovlen = 1;
   header.msg_control = control.data();
   header.msg_controllen = control.size();
-  const ssize_t got = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t got = ::recvmsg(socket, &header, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return false;  // one that listens, say: its connections have queues
   for (UniqueFd& fd : take_descriptors(header)) close_aside(fd.release());
   return got == 0 && header.msg_controllen == 0;
