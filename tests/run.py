@@ -25,6 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / 'tests'
 WORDS = {'PASS': 'passed', 'FAIL': 'failed', 'SKIP': 'skipped'}
 
+TRIES = ['--tries', '2']  # of what depends on when its programs get a processor
+SECOND_TRY = 'at the second try;'
 NONE_CHOSEN = 3  # the exit status of a script that has no test whose name matches
 SANITIZED_FACTOR = 12  # how much longer a program may take with a sanitizer
 # Programs that share rings or control state between threads: built with TSan as well.
@@ -54,7 +56,8 @@ class Tally:
 
 
 class Failures:
-    """What is said again at the end: each line that begins with FAIL, with as much as DETAIL_LINES of what follows it."""
+    """What is said again at the end: each line that begins with FAIL, or that says of a second try, with as much as
+    DETAIL_LINES of what follows it."""
 
     DETAIL_LINES = 30
 
@@ -64,7 +67,7 @@ class Failures:
 
     def note(self, line):
         word = line.split(' ', 1)[0]
-        if word == 'FAIL':
+        if word == 'FAIL' or SECOND_TRY in line:
             self.lines.append(line)
             self.room = self.DETAIL_LINES
         elif word in WORDS or word in ('====', '----'):
@@ -236,12 +239,12 @@ def run_sim(arguments):
 
 
 def run_system(arguments):
-    command = [sys.executable, TESTS / 'system' / 'system.py', *(['--large'] if arguments.large else [])]
+    command = [sys.executable, TESTS / 'system' / 'system.py', *TRIES, *(['--large'] if arguments.large else [])]
     return run_script(command + ([arguments.filter.pattern] if arguments.filter else []), bool(arguments.filter))
 
 
 def run_interop(arguments):
-    command = [sys.executable, TESTS / 'interop' / 'interop.py']
+    command = [sys.executable, TESTS / 'interop' / 'interop.py', *TRIES]
     return run_script(command + ([arguments.filter.pattern] if arguments.filter else []), bool(arguments.filter))
 
 

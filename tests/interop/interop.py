@@ -28,6 +28,7 @@ def parse_arguments():
     parser.add_argument('--list', action='store_true', help='print the names of the cases, and run none')
     parser.add_argument('--build', type=pathlib.Path, default=Build.directory, metavar='DIR',
                         help='a build directory with a stage (build/ without it)')
+    parser.add_argument('--tries', type=int, default=1, metavar='N', help='try a case that fails again, N times in all')
     parser.add_argument('--seed', type=int, default=1, metavar='N', help='of the bad links (1 without it)')
     parser.add_argument('--keep', type=pathlib.Path, metavar='DIR', help='leave the captures there')
     return parser.parse_args()
@@ -38,7 +39,7 @@ def main():
     Build.directory = arguments.build.resolve()
     Options.seed, Options.keep = arguments.seed, arguments.keep
     groups = [group for module in MODULES for group in module.groups()]
-    runner = Runner(arguments.pattern, suite='interop')
+    runner = Runner(arguments.pattern, 'interop', arguments.tries)
     if arguments.list:
         for group in groups:
             for case in runner.chosen(group):

@@ -29,6 +29,7 @@ def parse_arguments():
     parser.add_argument('--large', action='store_true', help='also those that move 2 GiB messages')
     parser.add_argument('--build', type=pathlib.Path, default=Build.directory, metavar='DIR',
                         help='a build directory with a stage (build/ without it)')
+    parser.add_argument('--tries', type=int, default=1, metavar='N', help='try a case that fails again, N times in all')
     parser.add_argument('--times', type=int, default=1, metavar='N', help='run everything N times')
     return parser.parse_args()
 
@@ -37,7 +38,7 @@ def main():
     arguments = parse_arguments()
     Build.directory = arguments.build.resolve()
     groups = [group for module in MODULES for group in module.groups(arguments.large)]
-    runner = Runner(arguments.pattern)
+    runner = Runner(arguments.pattern, tries=arguments.tries)
     if arguments.list:
         for group in groups:
             for case in runner.chosen(group):
