@@ -30,8 +30,7 @@ SECOND_TRY = 'at the second try;'
 NONE_CHOSEN = 3  # the exit status of a script that has no test whose name matches
 SANITIZED_FACTOR = 12  # how much longer a program may take with a sanitizer
 # Programs that share rings or control state between threads: built with TSan as well.
-# Not with two engines: at SCHED_FIFO and as slow as TSan makes them, they leave a machine of two cores nothing to go on with.
-THREADED = re.compile(r'^(?!.*several).*(control|engine|memory|provider|abi|ring)')
+THREADED = re.compile(r'control|engine|memory|provider|abi|ring')
 
 
 @dataclasses.dataclass

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 #include "urdma/base/check.hpp"
 
 namespace urdma::engine {
@@ -49,7 +50,7 @@ void Engine::Loop::launch_datagram(rte_mbuf* frame, const Route& route) {
   // What a port sends to a group does not come back to it, but for a loopback's.
   const bool comes_back = ports[route.port].port->is_loopback();
   if (route.is_multicast && !comes_back && common.groups.contains({route.port, route.dest_gid})) {
-    rte_mbuf* copy = rte_pktmbuf_copy(frame, config.frames, 0, UINT32_MAX);
+    rte_mbuf* copy = io::copy_frame(frame, config.frames);
     if (copy != nullptr) {
       take_frame(ports[route.port], copy, wire::IcrcPolicy::kTrusted, Origin::kThisNode);
     } else {
@@ -93,7 +94,7 @@ void Engine::Loop::take_multicast(std::uint32_t port, wire::FrameView& view, rte
       hand_over(judge_receiver(member), view, frame);
     }
   }
-  rte_pktmbuf_free(frame);
+  io::free_frame(frame);
 }
 
 void Engine::attach_mcast(Qp& qp, const wire::Gid& group) {

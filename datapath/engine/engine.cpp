@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 #include "datapath/memory/bus_error.hpp"
 #include "urdma/base/check.hpp"
 
@@ -102,7 +103,7 @@ void Engine::stop() {
   }
   for (const auto& loop : common_->loops) {
     if (loop->thread.joinable()) loop->thread.join();
-    if (loop->spare_frame != nullptr) rte_pktmbuf_free(std::exchange(loop->spare_frame, nullptr));
+    if (loop->spare_frame != nullptr) io::free_frame(std::exchange(loop->spare_frame, nullptr));
     loop->drain_inbox();
   }
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 
 namespace urdma::engine {
 
@@ -39,7 +40,7 @@ void Engine::Loop::drain_inbox() {
   for (rte_ring* ring : inbox) {
     InboxFrame given;
     while (ring != nullptr && rte_ring_sc_dequeue_elem(ring, &given, sizeof given) == 0) {
-      rte_pktmbuf_free(given.frame);
+      io::free_frame(given.frame);
     }
   }
 }
@@ -71,7 +72,7 @@ void Engine::Loop::hand_to(std::uint32_t engine, std::uint32_t port, rte_mbuf* f
   InboxFrame given{frame, port, policy};
   if (rte_ring_sp_enqueue_elem(common.loops[engine]->inbox[index], &given, sizeof given) != 0) {
     ++counters.dropped_handover;
-    rte_pktmbuf_free(frame);
+    io::free_frame(frame);
     return;
   }
   ++counters.handed_over;
@@ -83,7 +84,7 @@ void Engine::Loop::spread(const std::vector<Qp*>& members, std::uint32_t port, r
   for (const Qp* member : members) engines |= 1U << member->engine();
   engines &= ~(1U << index);
   for (; engines != 0; engines &= engines - 1) {
-    rte_mbuf* copy = rte_pktmbuf_copy(frame, config.frames, 0, UINT32_MAX);
+    rte_mbuf* copy = io::copy_frame(frame, config.frames);
     if (copy == nullptr) {
       ++counters.dropped_no_buffer;
       return;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 #include "urdma/base/check.hpp"
 
 namespace urdma::engine {
@@ -71,7 +72,7 @@ void Engine::send_management(const Path& path, std::span<const std::uint8_t, kMa
   headers.payload_bytes = kManagementBytes;
   headers.psn = Psn(loop.management_sent++);
   const auto ip_id = static_cast<std::uint16_t>(headers.psn.value());
-  rte_mbuf* frame = rte_pktmbuf_alloc(loop.config.frames);
+  rte_mbuf* frame = io::new_frame(loop.config.frames);
   if (frame == nullptr) return;
   const std::size_t size = wire::frame_bytes(path.flow, headers);
   URDMA_CHECK(rte_pktmbuf_tailroom(frame) >= size);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 #include "urdma/base/check.hpp"
 
 namespace urdma::engine {
@@ -422,7 +423,7 @@ void Engine::Loop::drop_departures(Qp& qp) {
 
 void Engine::Loop::free_transfer(Transfer& transfer) {
   Qp& qp = *transfer.qp;
-  if (transfer.frame != nullptr) rte_pktmbuf_free(transfer.frame);
+  if (transfer.frame != nullptr) io::free_frame(transfer.frame);
   if (std::byte* buffer = detach_buffer(transfer); buffer != nullptr) pool.give_back_buffer(buffer);
   pool.give_back(transfer);
   --qp.transfers;

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 #include "urdma/base/check.hpp"
 
 namespace urdma::engine {
@@ -79,7 +80,7 @@ void Engine::send_frame(std::uint32_t port, std::span<const std::uint8_t> bytes)
   Loop& loop = *common_->loops.front();
   PortState& state = loop.ports.at(port);
   if (state.backlog.size() >= kMostBacklog) return;
-  rte_mbuf* frame = rte_pktmbuf_alloc(loop.config.frames);
+  rte_mbuf* frame = io::new_frame(loop.config.frames);
   if (frame == nullptr) return;
   char* room = rte_pktmbuf_append(frame, static_cast<std::uint16_t>(bytes.size()));
   URDMA_CHECK(room != nullptr);
@@ -104,7 +105,7 @@ void Engine::Loop::detach(PortState& state) {
   state.is_attached = false;
   const int descriptor = state.is_receiving ? state.port->wake_descriptor() : -1;
   if (descriptor >= 0) ::epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, nullptr);
-  for (rte_mbuf* frame : state.backlog) rte_pktmbuf_free(frame);
+  for (rte_mbuf* frame : state.backlog) io::free_frame(frame);
   state.backlog.clear();
   has_freed = true;
 }

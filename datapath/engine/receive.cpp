@@ -6,6 +6,7 @@
 #include <array>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 
 namespace urdma::engine {
 
@@ -51,12 +52,12 @@ void Engine::Loop::take_frame(PortState& port, rte_mbuf* frame, wire::IcrcPolicy
     if (!may_be_for_control || !hear(port, {bytes, rte_pktmbuf_data_len(frame)})) {
       ++counters.dropped_by_parse[static_cast<std::size_t>(error)];
     }
-    rte_pktmbuf_free(frame);
+    io::free_frame(frame);
     return;
   }
   if (view.headers.pkey != wire::kDefaultPkey) {
     ++counters.dropped_by_parse[static_cast<std::size_t>(wire::ParseError::kBadPkey)];
-    rte_pktmbuf_free(frame);
+    io::free_frame(frame);
     return;
   }
   if (view.headers.info().has_deth) return take_datagram(port, view, frame, origin);
@@ -67,7 +68,7 @@ void Engine::Loop::take_frame(PortState& port, rte_mbuf* frame, wire::IcrcPolicy
 
 void Engine::Loop::hand_over(Qp* qp, const wire::FrameView& view, rte_mbuf* frame) {
   const bool is_kept = qp != nullptr && accept(*qp, view.headers, payload_of(view), {frame, nullptr});
-  if (!is_kept) rte_pktmbuf_free(frame);
+  if (!is_kept) io::free_frame(frame);
 }
 
 bool Engine::Loop::accept(Qp& qp, const wire::Headers& headers, const Pieces& source, Carrier carrier) {

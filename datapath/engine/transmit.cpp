@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "datapath/engine/loop.hpp"
+#include "datapath/io/frame.hpp"
 #include "urdma/base/check.hpp"
 
 namespace urdma::engine {
@@ -51,7 +52,7 @@ bool Engine::Loop::has_room_to_send(Qp& qp) {
     const Qp* peer = own_qp(qp.transport().attributes().dest_qpn.value);
     return (peer == nullptr || may_take(peer->session())) && peer_accepts(qp);
   }
-  if (spare_frame == nullptr) spare_frame = rte_pktmbuf_alloc(config.frames);
+  if (spare_frame == nullptr) spare_frame = io::new_frame(config.frames);
   const std::uint32_t port = qp.is_datagram() ? qp.config().port : qp.path().port;
   return spare_frame != nullptr && ports[port].backlog.size() < kMostBacklog;
 }
@@ -126,7 +127,7 @@ void Engine::Loop::send_as_frame(Qp& qp, const transport::TxPacket& packet, cons
   Pieces pieces;
   const Gathered gathered = locate(qp, packet.payload, pieces);
   if (gathered == Gathered::kDenied) {
-    rte_pktmbuf_free(frame);
+    io::free_frame(frame);
     qp.transport().on_gather_failed(packet, transport::MemoryResult::kProtection, now);
     mark_ready(qp);
     return;
@@ -191,7 +192,7 @@ void Engine::Loop::send_inside(Qp& qp, const transport::TxPacket& packet) {
 void Engine::Loop::launch(rte_mbuf* frame, const Route& route) {
   if (route.is_silent) [[unlikely]] {
     ++counters.unsent_no_source;
-    rte_pktmbuf_free(frame);
+    io::free_frame(frame);
     return;
   }
   wire::finish_frame({rte_pktmbuf_mtod(frame, std::uint8_t*), rte_pktmbuf_data_len(frame)});
@@ -202,7 +203,7 @@ void Engine::Loop::put_on_port(std::uint32_t port, rte_mbuf* frame) {
   PortState& state = ports[port];
   if (!state.is_attached || rte_pktmbuf_data_len(frame) > state.frame_bytes) [[unlikely]] {
     ++(state.is_attached ? counters.unsent_too_long : counters.unsent_no_port);
-    rte_pktmbuf_free(frame);
+    io::free_frame(frame);
     has_freed = true;
     return;
   }

@@ -18,6 +18,7 @@
 
 #include "datapath/io/af_packet.hpp"
 #include "datapath/io/eal.hpp"
+#include "datapath/io/frame.hpp"
 #include "datapath/io/frame_pool.hpp"
 #include "datapath/io/stale_socket.hpp"
 #include "urdma/base/check.hpp"
@@ -240,6 +241,7 @@ std::uint32_t Port::receive(std::span<rte_mbuf*> frames) {
       rte_eth_rx_burst(device_, 0, frames.data(), static_cast<std::uint16_t>(frames.size()));
   std::uint32_t kept = 0;
   for (rte_mbuf* frame : frames.first(count)) {
+    note_taken(frame);
     if (frame->nb_segs == 1) [[likely]] {
       frames[kept++] = frame;
     } else {
@@ -251,6 +253,7 @@ std::uint32_t Port::receive(std::span<rte_mbuf*> frames) {
 }
 
 std::uint32_t Port::send(std::span<rte_mbuf*> frames) {
+  for (rte_mbuf* frame : frames) note_handed_on(frame);
   if (af_packet_ != nullptr) return send_af_packet(frames);
   return rte_eth_tx_burst(device_, 0, frames.data(), static_cast<std::uint16_t>(frames.size()));
 }

@@ -38,16 +38,6 @@ void EalEnvironment::TearDown() {
 
 }  // namespace urdma::engine
 
-#ifdef __SANITIZE_THREAD__
-// Frames go from engine to engine through rings of DPDK's driver and pool, which are not instrumented: TSan
-// does not see that they order what is in a frame. Seen from TSan's own library, so it is not hidden.
-extern "C" [[gnu::visibility("default")]] const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() {
-  return "race:urdma::engine::Engine::Loop::receive\nrace:urdma::engine::Engine::Loop::take_inbox\n"
-         "race:rte_pktmbuf_\nrace:urdma::engine::Engine::Loop::send_as_frame\n";
-}
-#endif
-
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   urdma::engine::EalEnvironment::instance_ = new urdma::engine::EalEnvironment;  // gtest owns it from here
