@@ -20,7 +20,7 @@ constexpr unsigned kCounterMask = 0xF;
 Core::Core(const Config& config)
     : config_(config),
       period_(timeout_of(timeout_code(config.response_time))),
-      random_(config.seed),
+      random_(config.secret),
       table_(config.most_connections, random_),
       most_outgoing_(config.most_connections * kOutgoingPerConnection + kOutgoingWithoutState) {}
 

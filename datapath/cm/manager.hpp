@@ -14,12 +14,13 @@
 #include <optional>
 #include <span>
 
+#include "datapath/cm/random.hpp"
 #include "datapath/cm/types.hpp"
 
 namespace urdma::cm {
 
 struct Config {
-  std::uint64_t seed = 0;                  // of communication IDs and transaction IDs
+  Key secret{};  // of all that peers must not guess: IDs, transaction IDs, how tables hash
   std::uint64_t channel_adapter_guid = 0;  // network order, as verbs has it; local CA GUID of REQ and REP
   std::uint32_t most_connections = 0;
   std::uint8_t most_responder_resources = 0;   // of the device; larger requests of peers are cut down to it

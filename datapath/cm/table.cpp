@@ -13,20 +13,18 @@ constexpr std::size_t index_of(PeerNumber kind) { return static_cast<std::size_t
 }  // namespace
 
 std::size_t Table::PeerHash::operator()(const PeerKey& key) const {
-  std::uint64_t halves[2];
-  static_assert(sizeof(halves) == sizeof(key.peer));
-  std::memcpy(halves, key.peer.data(), sizeof(halves));
-  std::uint64_t hash = secret;
-  for (const std::uint64_t word : {halves[0], halves[1], std::uint64_t{key.number}})
-    hash = scramble(hash ^ word) + secret;
-  return hash;
+  std::array<std::uint64_t, 3> words{};
+  static_assert(sizeof(key.peer) == 2 * sizeof(words[0]));
+  std::memcpy(words.data(), key.peer.data(), sizeof(key.peer));
+  words[2] = key.number;
+  return siphash(secret, words);
 }
 
 Table::Table(std::uint32_t most, Random& random)
     : most_(most),
       random_(random),
-      by_peer_{PeerMap(0, PeerHash{random.next()}), PeerMap(0, PeerHash{random.next()}),
-               PeerMap(0, PeerHash{random.next()})} {}
+      by_peer_{PeerMap(0, PeerHash{random.next_key()}), PeerMap(0, PeerHash{random.next_key()}),
+               PeerMap(0, PeerHash{random.next_key()})} {}
 
 Connection* Table::add(const Ends& ends, State state) {
   if (by_id_.size() >= most_) return nullptr;

@@ -1,7 +1,7 @@
 // All connections of one manager, bounded, and the numbers by which messages find them.
 //
-// Owner: a Core. One thread. References stay valid until remove(). Keys of peers are hashed with a secret, so
-// that nobody can choose numbers that collide.
+// Owner: a Core. One thread. References stay valid until remove(). Keys of peers are hashed with a secret
+// that nothing on the wire tells, so that nobody can choose numbers that collide.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #pragma once
 
@@ -47,7 +47,7 @@ class Table {
     friend bool operator==(const PeerKey&, const PeerKey&) = default;
   };
   struct PeerHash {
-    std::uint64_t secret;
+    Key secret;
     std::size_t operator()(const PeerKey& key) const;
   };
   using PeerMap = std::unordered_map<PeerKey, Connection*, PeerHash>;

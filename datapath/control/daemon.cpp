@@ -201,7 +201,7 @@ Status Daemon::watch_descriptors() {
 
 void Daemon::make_connection_manager() {
   const auto random = [] { return std::uint64_t{random_u32()} << 32 | random_u32(); };
-  cm_network_ = std::make_unique<rdma_cm::NodeNetwork>(*node_, *netlink_, random());
+  cm_network_ = std::make_unique<rdma_cm::NodeNetwork>(*node_, *netlink_, cm::Key{random(), random()});
   rdma_cm::Options with;
   with.supports_af_ib = options_.supports_af_ib;
   with.seed = random();

@@ -34,7 +34,7 @@ CmWorld::CmWorld(std::uint64_t seed, const CmConfig& config) : config_(config), 
   for (std::size_t i = 0; i < kHosts; ++i) {
     Host& host = hosts_[i];
     cm::Config manager;
-    manager.seed = random_.next();
+    manager.secret = {random_.next(), i};
     manager.channel_adapter_guid = i + 1;
     manager.most_connections = config.most_connections;
     manager.most_responder_resources = 16;

@@ -39,10 +39,12 @@ std::optional<LocalEnd> end_of(const Device& device, const PortGid* entry) {
 
 }  // namespace
 
-NodeNetwork::NodeNetwork(Node& node, Netlink& netlink, std::uint64_t seed) : node_(node), netlink_(netlink) {
+NodeNetwork::NodeNetwork(Node& node, Netlink& netlink, const cm::Key& secret)
+    : node_(node), netlink_(netlink) {
+  cm::Random random(secret);
   for (const Device& device : node.devices.all()) {
     cm::Config config;
-    config.seed = seed + device.index;
+    config.secret = random.next_key();
     config.channel_adapter_guid = htobe64(device.node_guid);
     config.most_connections = node.limits.max_rdma_cm_connections;
     config.most_responder_resources =

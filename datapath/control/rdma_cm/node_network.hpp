@@ -22,8 +22,8 @@ namespace urdma::control::rdma_cm {
 
 class NodeNetwork final : public Network {
  public:
-  // `node` and `netlink` outlive it. `seed` is any number, the better the less it can be guessed.
-  NodeNetwork(Node& node, Netlink& netlink, std::uint64_t seed);
+  // `node` and `netlink` outlive it. `secret` is random, and told to nobody.
+  NodeNetwork(Node& node, Netlink& netlink, const cm::Key& secret);
 
   [[nodiscard]] Instant now() const override;
   [[nodiscard]] Result<LocalEnd> find_local(const SocketAddress& address) const override;

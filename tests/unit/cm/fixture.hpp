@@ -26,7 +26,7 @@ inline Ends ends_there() { return {kThere, kHere}; }
 
 inline Config config_here() {
   Config config;
-  config.seed = 7;
+  config.secret = {7, 7};
   config.channel_adapter_guid = 0x0102030405060708;
   config.most_connections = 16;
   config.most_responder_resources = 16;

@@ -81,7 +81,7 @@ void connect_and_disconnect(Manager& active, Manager& passive, const wire::Gid& 
 
 TEST(ManagerTest, TwoManagers) {
   Config other = config_here();
-  other.seed = 8;
+  other.secret = {8, 8};
   Manager active(config_here());
   Manager passive(other);
   connect_and_disconnect(active, passive, kHere, kThere);
@@ -112,17 +112,63 @@ TEST(ManagerTest, OneManagerResolvesItself) {
   EXPECT_EQ(resolved.resolved.qpn, (Qpn{0x30}));
 }
 
-TEST(ManagerTest, Ids_DependOnTheSeed) {
+TEST(ManagerTest, Ids_DependOnTheSecret) {
   std::set<std::uint32_t> ids;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Config config = config_here();
-    config.seed = seed;
+    config.secret = {0, seed};
     Manager manager(config);
     ConnectionId id;
     ASSERT_EQ(manager.connect(request_to(kHere, kThere, Qpn{9}), {}, id), 0);
     ids.insert(id.value);
   }
   EXPECT_EQ(ids.size(), 20U);
+}
+
+// What goes out on the wire must not tell what was drawn before and after it: the keys of the tables, and the
+// IDs and transactions to come. A generator whose output is its state in disguise (splitmix64, say) would.
+TEST(ManagerTest, Ids_AreNotFoundFromOnesThatWereSeen) {
+  constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;
+  constexpr std::uint64_t kFirst = 0xBF58476D1CE4E5B9ULL;
+  constexpr std::uint64_t kSecond = 0x94D049BB133111EBULL;
+  const auto unshifted = [](std::uint64_t value, int by) {
+    std::uint64_t whole = value;
+    for (int i = by; i < 64; i += by) whole = value ^ (whole >> by);
+    return whole;
+  };
+  const auto inverse = [](std::uint64_t odd) {
+    std::uint64_t found = odd;
+    for (int i = 0; i < 6; ++i) found *= 2 - odd * found;
+    return found;
+  };
+  const auto scrambled = [](std::uint64_t value) {
+    value = (value ^ (value >> 30)) * kFirst;
+    value = (value ^ (value >> 27)) * kSecond;
+    return value ^ (value >> 31);
+  };
+  const auto state_of = [&](std::uint64_t value) {
+    value = unshifted(value, 31) * inverse(kSecond);
+    value = unshifted(value, 27) * inverse(kFirst);
+    return unshifted(value, 30);
+  };
+  ASSERT_EQ(state_of(scrambled(12345)), 12345U);
+  Manager manager(config_here());
+  std::vector<std::uint64_t> seen;  // the ID and the transaction of two requests
+  for (const std::uint32_t qpn : {9U, 10U}) {
+    ConnectionId id;
+    ASSERT_EQ(manager.connect(request_to(kHere, kThere, Qpn{qpn}), {}, id), 0);
+    OutgoingMad out;
+    ASSERT_TRUE(manager.poll_transmit(out));
+    seen.push_back(id.value);
+    seen.push_back(wire::parse_cm_header(out.mad)->transaction_id);
+  }
+  const std::uint64_t state = state_of(seen[1]);
+  for (std::uint64_t steps = 1; steps < 8; ++steps) {
+    const std::uint64_t guess = scrambled(state + steps * kStep);
+    EXPECT_NE(guess, seen[3]);
+    EXPECT_NE(guess & 0xFFFFFFFF, seen[2]);
+    EXPECT_NE(scrambled(state - steps * kStep) & 0xFFFFFFFF, seen[0]);
+  }
 }
 
 TEST(ManagerTest, PollTransmit_WhatNobodyTakesIsLost) {

@@ -13,7 +13,7 @@ const wire::Gid kPeer = wire::gid_from_ipv4(1);
 const wire::Gid kOther = wire::gid_from_ipv4(2);
 
 TEST(TableTest, Add_GivesIdsThatDifferAndAreNotZero) {
-  Random random(1);
+  Random random({1, 1});
   Table table(1000, random);
   std::set<std::uint32_t> ids;
   for (int i = 0; i < 1000; ++i) ids.insert(table.add({}, State::kOver)->id.value);
@@ -24,7 +24,7 @@ TEST(TableTest, Add_GivesIdsThatDifferAndAreNotZero) {
 }
 
 TEST(TableTest, Remove_TakesItOutOfEveryList) {
-  Random random(1);
+  Random random({1, 1});
   Table table(2, random);
   Connection* connection = table.add({{}, kPeer}, State::kOver);
   const std::uint32_t id = connection->id.value;
@@ -49,7 +49,7 @@ TEST(TableTest, Remove_TakesItOutOfEveryList) {
 }
 
 TEST(TableTest, HoldQpn_IsInUseAsLongAsOneHoldsIt) {
-  Random random(1);
+  Random random({1, 1});
   Table table(2, random);
   Connection* connections[] = {table.add({}, State::kOver), table.add({}, State::kOver)};
   for (Connection* connection : connections) {
@@ -64,7 +64,7 @@ TEST(TableTest, HoldQpn_IsInUseAsLongAsOneHoldsIt) {
 }
 
 TEST(TableTest, IsCrowded_BeyondHalf) {
-  Random random(1);
+  Random random({1, 1});
   Table table(4, random);
   for (int i = 0; i < 2; ++i) (void)table.add({}, State::kOver);
   EXPECT_FALSE(table.is_crowded());

@@ -36,7 +36,7 @@ class FakeNetwork final : public Network {
   FakeNetwork() {
     for (std::uint64_t device = 0; device < 2; ++device) {
       cm::Config config;
-      config.seed = 7 + device;
+      config.secret = {7, device};
       config.channel_adapter_guid = 1 + device;
       config.most_connections = 100;
       config.most_responder_resources = kMostReads;
