@@ -32,11 +32,11 @@ def ucx_perftest(link, urdma_serves, transport):
         applications.ucx_perftest(link.place(urdma_serves), transport, 'tag_lat', 1024, True)
 
 
-def ucx_client_server(link):
-    """The guest serves. As client it would not end: UCX's server closes its queue pair while the client's last WRITE is
-    under way, and rxe takes the 7 retries that UCX asks for as retries without end."""
+def ucx_client_server(link, urdma_serves):
+    """UCX's server may close its queue pair while the client's last WRITE is under way, and rxe takes the 7 retries that
+    UCX asks for as retries without end."""
     with link.captures.recording('ucx_client_server', UCX_TRAFFIC_CLASS):
-        applications.ucx_client_server(link.place(urdma_serves=False), link.ucx_example)
+        applications.ucx_client_server(link.place(urdma_serves), link.ucx_example, {'UCX_RC_VERBS_RETRY_COUNT': '3'})
 
 
 def groups():
@@ -46,6 +46,6 @@ def groups():
             group.add(f'{role}/{name}', system_case, urdma_serves, case, *options)
         for transport in applications.UCX_TRANSPORTS:
             group.add(f'{role}/ucx_perftest-{transport}', ucx_perftest, urdma_serves, transport)
-    group.add('rxe-serves/ucx_client_server', ucx_client_server)
+        group.add(f'{role}/ucx_client_server', ucx_client_server, urdma_serves)
     group.add('tshark', lambda link: link.captures.judge_with_tshark())
     yield group

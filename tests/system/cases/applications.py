@@ -203,12 +203,12 @@ def ucx_example(directory):
     return compiled(directory, 'gcc', UCX_EXAMPLE, '-lucp', '-lucs')
 
 
-def ucx_client_server(place, program=None):
+def ucx_client_server(place, program=None, settings=None):
     """UCX's own example, compiled here or before: its connections are made by the connection manager."""
     host = own_ipv4(place.server)
     common = [program or ucx_example(place.scene.directory), '-p', place.scene.ports.take(), '-c', 'tag', '-s', 10000]
     output, _ = connect(place, common, [*common, '-a', host], server_ends=False,
-                        environment={'UCX_TLS': 'rc_verbs', 'UCX_SOCKADDR_TLS_PRIORITY': 'rdmacm'})
+                        environment={'UCX_TLS': 'rc_verbs', 'UCX_SOCKADDR_TLS_PRIORITY': 'rdmacm', **(settings or {})})
     check('ABCDEFGHIJ' in output, tail(output))
 
 
