@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/control/rdma_cm/service.hpp"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
@@ -54,7 +55,17 @@ void Service::add_channel(UniqueFd fd) {
   context_.channels.emplace(channel->key, std::move(channel));
 }
 
+void Service::keep_spare() {
+  if (!spare_.is_open()) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
 void Service::on_readable(std::uint64_t key) {
+  spare_.reset();
+  serve(key);
+  keep_spare();
+}
+
+void Service::serve(std::uint64_t key) {
   ChannelMessage message;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     Channel* channel = context_.find_channel(key);
@@ -67,6 +78,7 @@ void Service::on_readable(std::uint64_t key) {
       case Received::kMessage:
         if (!message.answer.is_open()) {
           ++ignored_messages_;
+          context_.put_back_token(*channel);  // should it have been for an event
           break;
         }
         if (const auto request = parse_request(message.view())) {

@@ -18,7 +18,9 @@ class Service {
  public:
   // `loop` and `network` outlive it.
   Service(EventLoop& loop, Network& network, const Limits& limits, const Options& options)
-      : loop_(loop), context_(network, limits, options) {}
+      : loop_(loop), context_(network, limits, options) {
+    keep_spare();
+  }
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -40,12 +42,15 @@ class Service {
 
  private:
   void on_readable(std::uint64_t key);
+  void serve(std::uint64_t key);
+  void keep_spare();
   void end(std::uint64_t key);
 
   EventLoop& loop_;
   Context context_;
   std::uint64_t last_key_ = 0;
   std::uint64_t ignored_messages_ = 0;
+  UniqueFd spare_;  // makes room for the answer's socket where the daemon may open no more files
 };
 
 }  // namespace urdma::control::rdma_cm

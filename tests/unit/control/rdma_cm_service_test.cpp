@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 
@@ -88,6 +89,54 @@ TEST_F(RdmaCmServiceTest, Command_IsAnswered) {
   command.resize(command.size() - 8);
   command[4] = std::byte{16};
   EXPECT_EQ(ask(program.get(), command), EINVAL) << "too short, but no nonsense";
+}
+
+struct AnswerSocket {
+  AnswerSocket() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    own.reset(ends[0]);
+    theirs.reset(ends[1]);
+  }
+  [[nodiscard]] bool is_answered() const {
+    std::array<std::byte, 64> bytes{};
+    return ::recv(own.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) >= 8;
+  }
+  UniqueFd own;
+  UniqueFd theirs;
+};
+
+// Others may have taken all descriptors that the daemon may open: whoever has a channel has it still.
+TEST_F(RdmaCmServiceTest, Command_WhereNoDescriptorIsFree) {
+  std::array<AnswerSocket, 3> sockets;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{256, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<UniqueFd> all;
+  for (int fd = 0; (fd = ::dup(program.get())) >= 0;) all.emplace_back(fd);
+  for (const AnswerSocket& socket : sockets) {
+    const int fd = socket.theirs.get();
+    EXPECT_TRUE(send(program.get(), create_command(), std::span(&fd, 1)));
+    loop->run_once(Instant{});
+    EXPECT_TRUE(socket.is_answered());
+  }
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(service.summary().ids, sockets.size());
+}
+
+TEST_F(RdmaCmServiceTest, Command_WhoseDescriptorIsLostIsNoNonsense) {
+  const AnswerSocket lost;
+  const int fd = lost.theirs.get();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_TRUE(send(program.get(), create_command(), std::span(&fd, 1)));
+  loop->run_once(Instant{});
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(lost.is_answered());
+  EXPECT_EQ(ask(program.get(), create_command()), 0) << "the channel lives";
 }
 
 TEST_F(RdmaCmServiceTest, Close_TakesTheIdsAlong) {
