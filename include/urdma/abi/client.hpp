@@ -77,7 +77,8 @@ inline int connect_to(int socket, const char* directory, const char* name) {
   return error;
 }
 
-// Sends one message. `fds` stay the caller's, at most kMaxMessageFds.
+// Sends one message. `fds` stay the caller's, at most kMaxMessageFds. A user has no more descriptors under
+// way than one program may have open: then it waits until the daemon has taken some.
 inline int send_message(int socket, const Header& header, std::span<const std::byte> body,
                         std::span<const int> fds) {
   if (body.size() > kMaxMessageBytes - sizeof(Header) || fds.size() > kMaxMessageFds) return EMSGSIZE;
@@ -96,15 +97,18 @@ inline int send_message(int socket, const Header& header, std::span<const std::b
     first->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(first), fds.data(), fds.size_bytes());
   }
-  ssize_t sent;
-  do {
-    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent < 0 ? errno : 0;
+  for (;;) {
+    if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return 0;
+    if (errno == ETOOMANYREFS)
+      ::usleep(1000);
+    else if (errno != EINTR)
+      return errno;
+  }
 }
 
 // Receives one message; `flags` as recvmsg has them (MSG_PEEK, MSG_DONTWAIT). EPIPE: the peer has closed.
-// EPROTO: what came is no message, and its descriptors have been closed.
+// EMFILE: this process may open no more files, and some of the message's are lost. EPROTO: what came is no
+// message. In both cases its descriptors have been closed.
 inline int receive_message(int socket, Received& received, int flags = 0) {
   iovec parts[2] = {{&received.header, sizeof(received.header)}, {received.body, sizeof(received.body)}};
   alignas(cmsghdr) char control[detail::kControlBytes];
@@ -122,8 +126,12 @@ inline int receive_message(int socket, Received& received, int flags = 0) {
   if (got < 0) return errno;
   if (got == 0) return EPIPE;
   detail::take_fds(message, received);
-  const bool is_whole = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-  if (!is_whole || static_cast<std::size_t>(got) < sizeof(Header)) {
+  // There is room for all that the daemon sends.
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    received.close_fds();
+    return EMFILE;
+  }
+  if ((message.msg_flags & MSG_TRUNC) != 0 || static_cast<std::size_t>(got) < sizeof(Header)) {
     received.close_fds();
     return EPROTO;
   }
