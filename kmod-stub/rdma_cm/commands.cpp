@@ -30,18 +30,19 @@ struct Question {
 
 class Descriptor {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor() = default;
   ~Descriptor() { close(); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
+  void set(int fd) { fd_ = fd; }
   void close() {
     if (fd_ >= 0) raw::close(fd_);
     fd_ = -1;
   }
 
  private:
-  int fd_;
+  int fd_ = -1;
 };
 
 // A command is not interrupted, and waits for room also where GET_EVENT would not wait for events. A user has
@@ -97,29 +98,60 @@ long receive_answer(int fd, const Question& question) {
   return -static_cast<long>(answer.error);
 }
 
-// Takes the sign of an event. False: somebody else was faster.
-bool take_token(int channel) {
+// Where one answer comes to. Made before anything is done that cannot be undone: a program may have no
+// descriptors.
+class AnswerSocket {
+ public:
+  AnswerSocket() {
+    int ends[2] = {-1, -1};
+    error_ = raw::call(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+    own_.set(ends[0]);
+    daemons_.set(ends[1]);
+  }
+  // 0, or a negative errno.
+  [[nodiscard]] long error() const { return error_; }
+  [[nodiscard]] long ask(int channel, const Question& question) {
+    const long sent = send_question(channel, question, daemons_.get());
+    if (sent < 0) return sent == -EPIPE || sent == -ECONNRESET ? -EIO : sent;
+    daemons_.close();
+    return receive_answer(own_.get(), question);
+  }
+
+ private:
+  long error_;
+  Descriptor own_;
+  Descriptor daemons_;
+};
+
+// Returns 0, or a negative errno.
+long ask(int channel, const Question& question) {
+  AnswerSocket socket;
+  return socket.error() < 0 ? socket.error() : socket.ask(channel, question);
+}
+
+// Takes the sign of an event, if there is one: 1. 0 at the channel's end.
+long take_token(int channel) {
   abi::EventToken token{};
   long got = 0;
   do {
     got = raw::call(SYS_recvfrom, channel, &token, sizeof(token), MSG_DONTWAIT, nullptr, nullptr);
   } while (got == -EINTR);
-  return got != -EAGAIN;  // at the channel's end, asking tells
+  return got > 0 ? 1 : got;
 }
 
-// Returns 0, or a negative errno; -EAGAIN also where there was no sign of an event to take.
-long ask(int channel, const Question& question) {
-  int ends[2];
-  const long made = raw::call(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
-  if (made < 0) return made;
-  const Descriptor own(ends[0]);
-  Descriptor daemons(ends[1]);
-  // Only now, that nothing can go wrong: with a sign that is taken for nothing, its event would be lost.
-  if (question.command == RDMA_USER_CM_CMD_GET_EVENT && !take_token(channel)) return -EAGAIN;
-  const long sent = send_question(channel, question, daemons.get());
-  if (sent < 0) return sent == -EPIPE || sent == -ECONNRESET ? -EIO : sent;
-  daemons.close();
-  return receive_answer(own.get(), question);
+// Events may have gone, whose signs are still there: poll() must not tell of them.
+void return_tokens(int channel) {
+  pollfd state{channel, POLLIN, 0};
+  if (raw::call(SYS_poll, &state, 1, 0) <= 0) return;
+  AnswerSocket socket;
+  abi::ReturnTokens taken{};
+  if (socket.error() < 0) return;
+  while (taken.count < abi::kMostTokens && take_token(channel) > 0) ++taken.count;
+  Question question;
+  question.command = abi::kReturnTokens;
+  question.body = &taken;
+  question.body_bytes = sizeof(taken);
+  if (taken.count > 0) (void)socket.ask(channel, question);
 }
 
 // Waits for the sign of an event, as long as the descriptor's own mode says, and leaves it there. The thread
@@ -137,7 +169,11 @@ long wait_for_token(int channel) {
 long get_event(int channel, const Question& question) {
   for (;;) {
     if (const long waited = wait_for_token(channel); waited < 0) return waited;
-    const long result = ask(channel, question);
+    AnswerSocket socket;
+    if (socket.error() < 0) return socket.error();
+    // Only now, that nothing can go wrong: of a sign that is taken for nothing, the event would be lost.
+    if (take_token(channel) == -EAGAIN) continue;  // somebody else was faster
+    const long result = socket.ask(channel, question);
     if (result != -EAGAIN) return result;  // otherwise the event has gone meanwhile
   }
 }
@@ -168,7 +204,9 @@ long migrate(int channel, Question& question) {
   if (const long offered = ask(old, first); offered < 0) return offered;
   question.extra = &response.ticket;
   question.extra_bytes = sizeof(response.ticket);
-  return ask(channel, question);
+  const long moved = ask(channel, question);
+  if (moved == 0) return_tokens(old);
+  return moved;
 }
 
 // Where its structure has the pointer to the room for the answer; false: it has none.
@@ -226,6 +264,11 @@ long execute_channel_command(int channel, const void* bytes, std::size_t size) {
         break;
       case RDMA_USER_CM_CMD_MIGRATE_ID:
         result = migrate(channel, question);
+        break;
+      case RDMA_USER_CM_CMD_DESTROY_ID:
+      case RDMA_USER_CM_CMD_LEAVE_MCAST:
+        result = ask(channel, question);
+        if (result == 0) return_tokens(channel);
         break;
       default:
         result = ask(channel, question);

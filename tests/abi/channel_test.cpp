@@ -262,6 +262,19 @@ TEST_F(Channel, GetEvent_IsCancelledWhileItWaits) {
   EXPECT_GT(get_event(fd_, event), 0) << "it has taken nothing along";
 }
 
+TEST_F(Channel, DestroyId_PollDoesNotSayWhatHasGone) {
+  ASSERT_GT(sign(1, 3), 0);
+  std::uint32_t reported = 0;
+  const rdma_ucm_destroy_id destroy{address_of(&reported), 99, 0};
+  ASSERT_GT(command(fd_, RDMA_USER_CM_CMD_DESTROY_ID, destroy, sizeof(reported)), 0);
+  pollfd waiting{fd_, POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 0), 0);
+  ASSERT_GT(sign(1, 1), 0);
+  rdma_ucm_event_resp event{};
+  ASSERT_GT(get_event(fd_, event), 0);
+  EXPECT_EQ(event.status, 3U) << "so many signs were returned";
+}
+
 TEST_F(Channel, GetEvent_WithoutDescriptorsLosesNothing) {
   set_nonblocking();
   ASSERT_GT(sign(1, 1), 0);

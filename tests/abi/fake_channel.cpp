@@ -79,7 +79,7 @@ bool FakeChannel::carry_out(std::span<const char> message, int answer) {
       return true;
     case RDMA_USER_CM_CMD_GET_EVENT: {
       rdma_ucm_event_resp event{};
-      event.status = command.response_bytes;
+      event.status = returned_ != 0 ? returned_ : command.response_bytes;
       event.id = events_;
       event.uid = 0x100000000 | events_;
       if (events_ == 0) {
@@ -90,6 +90,16 @@ bool FakeChannel::carry_out(std::span<const char> message, int answer) {
       }
       return true;
     }
+    case RDMA_USER_CM_CMD_DESTROY_ID: {
+      const bool is_there = take<rdma_ucm_destroy_id>(body).id == 99;
+      const std::uint32_t reported = 0;
+      answer_with(answer, is_there ? 0 : ENOENT, &reported, is_there ? sizeof(reported) : 0);
+      return true;
+    }
+    case cm::kReturnTokens:
+      returned_ = take<cm::ReturnTokens>(body).count;
+      answer_with(answer, 0);
+      return true;
     case RDMA_USER_CM_CMD_BIND:
     case RDMA_USER_CM_CMD_ACCEPT:
       answer_with(answer, 0);

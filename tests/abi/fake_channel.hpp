@@ -1,6 +1,7 @@
 // The daemon's end of a channel of the connection manager, which shows what has arrived:
 //  CREATE_ID    the answer is the low half of the uid, as an ID
-//  DESTROY_ID   ENOENT
+//  DESTROY_ID   ENOENT, but for ID 99, with which the events go, though not their signs
+//  return       so many signs have come back: their count is the status of the next event
 //  LISTEN       signs as many events as the backlog, of which there are as many as the ID
 //  BIND, ACCEPT succeed
 //  GET_EVENT    an event with the bytes of room that there is as its status, or EAGAIN where there is none
@@ -33,6 +34,7 @@ class FakeChannel {
 
   int fd_;
   std::uint32_t events_ = 0;
+  std::uint32_t returned_ = 0;
 };
 
 }  // namespace urdma::test

@@ -52,6 +52,7 @@ constexpr std::array kRules = {
     Rule{RDMA_USER_CM_CMD_JOIN_MCAST, sizeof(rdma_ucm_join_mcast), sizeof(rdma_ucm_create_id_resp), join},
     Rule{abi::rdma_cm::kOfferId, sizeof(abi::rdma_cm::OfferId), sizeof(abi::rdma_cm::OfferIdResponse),
          offer_id},
+    Rule{abi::rdma_cm::kReturnTokens, sizeof(abi::rdma_cm::ReturnTokens), 0, return_tokens},
 };
 
 }  // namespace
@@ -73,7 +74,7 @@ Reply execute(Context& context, Channel& channel, const Request& request) {
   if (rule == kRules.end()) return refuse(request.command == RDMA_USER_CM_CMD_GET_OPTION ? ENOSYS : EINVAL);
   const bool is_long_enough = request.body.size() >= rule->body_bytes;
   if (!is_long_enough || request.response_bytes < rule->response_bytes) {
-    if (rule->handle == get_event) context.put_back_token(channel);
+    if (rule->handle == get_event) context.put_back_tokens(channel, 1);
     return refuse(is_long_enough ? ENOSPC : EINVAL);
   }
   Reply reply = rule->handle(context, channel, request);

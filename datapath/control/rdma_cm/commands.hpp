@@ -47,6 +47,7 @@ struct Request {
 [[nodiscard]] Reply listen(Context& context, Channel& channel, const Request& request);
 [[nodiscard]] Reply get_event(Context& context, Channel& channel, const Request& request);
 [[nodiscard]] Reply migrate_id(Context& context, Channel& channel, const Request& request);
+[[nodiscard]] Reply return_tokens(Context& context, Channel& channel, const Request& request);
 [[nodiscard]] Reply offer_id(Context& context, Channel& channel, const Request& request);
 // id_options.cpp
 [[nodiscard]] Reply set_option(Context& context, Channel& channel, const Request& request);

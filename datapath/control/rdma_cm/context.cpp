@@ -132,8 +132,8 @@ void Context::sign_events(Channel& channel) {
   }
 }
 
-void Context::put_back_token(Channel& channel) {
-  if (channel.tokens > 0) --channel.tokens;
+void Context::put_back_tokens(Channel& channel, std::uint32_t count) {
+  channel.tokens -= std::min(channel.tokens, count);
   sign_events(channel);
 }
 

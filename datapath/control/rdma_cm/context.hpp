@@ -210,8 +210,8 @@ class Context {
   // Takes what is next. Nothing: there is none.
   [[nodiscard]] std::optional<QueuedEvent> take_event(Channel& channel);
   void sign_events(Channel& channel);
-  // Whoever asks for an event has taken its sign, also where it is refused.
-  void put_back_token(Channel& channel);
+  // So many signs have been taken, and no event with them.
+  void put_back_tokens(Channel& channel, std::uint32_t count);
   // What waits for the ID's program goes along to another channel, in its order, with the requests in it.
   void move_to_channel(Id& id, Channel& to);
   void drop_events_of(Id& id);

@@ -97,9 +97,11 @@ int bind_id(Context& context, Id& id, const SocketAddress& address) {
   if (id.state != IdState::kIdle) return EINVAL;
   SocketAddress wanted = address;
   if (const int error = find_device(context, id, wanted); error != 0) return error;
-  if (!id.family_only) id.family_only = address.family == Family::kIpv4;
+  const std::optional<bool> told = id.family_only;
+  if (!told) id.family_only = address.family == Family::kIpv4;
   if (const int error = take_port(context, id, wanted); error != 0) {
     id.local.reset();
+    id.family_only = told;  // the next address may be of the other family
     return error;
   }
   id.is_bound_to_device = id.local.has_value();
@@ -163,6 +165,11 @@ Reply get_event(Context& context, Channel& channel, const Request&) {
   if (!event) return refuse(EAGAIN);
   if (event->child != 0) event->body.id = event->child;
   return reply_of(event->body);
+}
+
+Reply return_tokens(Context& context, Channel& channel, const Request& request) {
+  context.put_back_tokens(channel, request.read<abi::rdma_cm::ReturnTokens>().count);
+  return {};
 }
 
 Reply offer_id(Context& context, Channel& channel, const Request& request) {

@@ -8,13 +8,24 @@
 namespace urdma::control::rdma_cm {
 namespace {
 
+// "Here", where neither the destination nor the ID says which address.
+SocketAddress loopback_of(Family family) {
+  constexpr std::uint32_t kIpv4Loopback = 0x7F000001;
+  SocketAddress address = any_address(family);
+  if (family == Family::kIpv4)
+    address.gid = wire::gid_from_ipv4(kIpv4Loopback);
+  else
+    address.gid.back() = 1;
+  return address;
+}
+
 // The end that packets to `dest` are from, and where they go to.
 Result<LocalEnd> find_ends(Context& context, const Id& id, const SocketAddress& dest, wire::Gid& remote) {
   remote = dest.gid;
   const bool is_here = dest.is_any() || dest.is_loopback();
   if (!is_here) return id.local ? Result<LocalEnd>(*id.local) : context.network.find_source(dest);
   SocketAddress loopback = dest;
-  if (dest.is_any()) loopback = id.source;
+  if (dest.is_any()) loopback = id.source.is_any() ? loopback_of(dest.family) : id.source;
   auto local = id.local ? Result<LocalEnd>(*id.local) : context.network.find_local(loopback);
   if (local) remote = local->gid;
   return local;

@@ -78,7 +78,7 @@ void Service::serve(std::uint64_t key) {
       case Received::kMessage:
         if (!message.answer.is_open()) {
           ++ignored_messages_;
-          context_.put_back_token(*channel);  // should it have been for an event
+          context_.put_back_tokens(*channel, 1);  // should it have been for an event
           break;
         }
         if (const auto request = parse_request(message.view())) {

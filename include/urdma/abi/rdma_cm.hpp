@@ -36,6 +36,11 @@ inline constexpr std::uint32_t kMostResponseBytes = 4096;
 // names the ticket. Body: OfferId; response: OfferIdResponse.
 inline constexpr std::uint32_t kOfferId = 0x1000;
 
+// Another one: so many tokens have been taken out of the channel for nothing, after a command with which
+// events may have gone. The daemon puts in those that there are events for, so that poll() does not say what
+// is not so. Body: ReturnTokens.
+inline constexpr std::uint32_t kReturnTokens = 0x1001;
+
 struct Command {
   std::uint32_t command;         // RDMA_USER_CM_CMD_..., or kOfferId
   std::uint32_t body_bytes;      // of the structure as the program wrote it, whose pointers are ignored
@@ -56,6 +61,10 @@ struct EventToken {
 
 struct OfferId {
   std::uint32_t id;
+};
+
+struct ReturnTokens {
+  std::uint32_t count;
 };
 
 struct OfferIdResponse {

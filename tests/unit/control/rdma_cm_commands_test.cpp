@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::uint32_t kRoom = abi::rdma_cm::kMostResponseBytes;
 
+template <typename Value>
+std::span<const std::byte> bytes_of_value(const Value& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
 TEST_F(RdmaCmTest, Execute_ChecksSizes) {
   rdma_ucm_create_id body{};
   body.ps = static_cast<std::uint16_t>(PortSpace::kTcp);
@@ -178,6 +183,46 @@ TEST_F(RdmaCmTest, Resolve_InTimeOrNotAtAll) {
   EXPECT_FALSE(next_event().has_value()) << "it came too late";
 }
 
+TEST_F(RdmaCmTest, Resolve_OfNoAddressIsHere) {
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    const std::uint32_t id = create();
+    SocketAddress dest = any_address(family);
+    dest.port = 7;
+    ASSERT_EQ(resolve(id, dest), 0);
+    expect_event(EventType::kAddressResolved);
+    const Id& resolved = *context.find(id);
+    EXPECT_EQ(resolved.dest.gid, family == Family::kIpv4 ? ipv4(1) : ipv6(1));
+    EXPECT_EQ(resolved.remote_gid, resolved.dest.gid);
+    EXPECT_EQ(resolved.source.gid, resolved.dest.gid);
+  }
+}
+
+TEST_F(RdmaCmTest, Bind_AfterAFailureOfTheOtherFamily) {
+  SocketAddress taken = any_address(Family::kIpv4);
+  taken.port = 7;
+  ASSERT_EQ(bind(create(), taken), 0);
+  const std::uint32_t both = create();
+  EXPECT_EQ(bind(both, taken), EADDRNOTAVAIL);
+  SocketAddress dual = any_address(Family::kIpv6);
+  dual.port = 8;
+  ASSERT_EQ(bind(both, dual), 0);
+  taken.port = 8;
+  EXPECT_EQ(bind(create(), taken), EADDRNOTAVAIL) << "the other one is of both families";
+}
+
+TEST_F(RdmaCmTest, SetOption_OfABoundIdIsOfItsPort) {
+  SocketAddress address = address_of(ipv4(1), 7);
+  const std::uint32_t first = create();
+  const std::uint32_t second = create();
+  ASSERT_EQ(bind(first, address), 0);
+  const int reuses = 1;
+  for (const std::uint32_t id : {first, second}) {
+    const rdma_ucm_set_option body{0, id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, sizeof(reuses)};
+    EXPECT_EQ(run(RDMA_USER_CM_CMD_SET_OPTION, body, kRoom, nullptr, bytes_of_value(reuses)).error, 0);
+  }
+  EXPECT_EQ(bind(second, address), 0);
+}
+
 TEST_F(RdmaCmTest, Resolve_AfterATimeoutFromTheAddressThatItIsBoundTo) {
   const std::uint32_t id = create();
   ASSERT_EQ(bind(id, address_of(ipv4(2), 0)), 0);
@@ -224,11 +269,6 @@ TEST_F(RdmaCmTest, Query_PathAndGids) {
   EXPECT_EQ(dest->family, Family::kIb);
   EXPECT_EQ(dest->gid, ipv4(20));
   EXPECT_EQ(dest->service_id, 0x01060007U);
-}
-
-template <typename Value>
-std::span<const std::byte> bytes_of_value(const Value& value) {
-  return std::as_bytes(std::span(&value, 1));
 }
 
 TEST_F(RdmaCmTest, SetOption_OfAnId) {
@@ -321,6 +361,21 @@ TEST_F(RdmaCmTest, GetEvent_TokensSayHowMany) {
   const std::uint32_t next = create();
   ASSERT_EQ(resolve(next, address_of(ipv4(20), 7)), 0);
   EXPECT_EQ(tokens(), 1) << "the token of the lost event was taken";
+}
+
+// A program takes the tokens of events that have gone out of its channel, so that it does not come for
+// nothing.
+TEST_F(RdmaCmTest, ReturnTokens_ThoseOfEventsThatAreThereComeBack) {
+  const std::uint32_t gone = create();
+  ASSERT_EQ(resolve(gone, address_of(ipv4(20), 7)), 0);
+  ASSERT_EQ(resolve(create(), address_of(ipv4(20), 7)), 0);
+  ASSERT_EQ(destroy(gone).error, 0);
+  const auto taken = static_cast<std::uint32_t>(tokens());
+  EXPECT_EQ(taken, 2U);
+  EXPECT_EQ(run(abi::rdma_cm::kReturnTokens, abi::rdma_cm::ReturnTokens{taken}).error, 0);
+  EXPECT_EQ(tokens(), 1);
+  EXPECT_EQ(run(abi::rdma_cm::kReturnTokens, abi::rdma_cm::ReturnTokens{~0U}).error, 0) << "a lie";
+  EXPECT_EQ(tokens(), 1);
 }
 
 TEST_F(RdmaCmTest, GetEvent_TokensAreFew) {
