@@ -120,7 +120,7 @@ def fio(place, verb):
     """fio's server takes what a client sends, and judges the checksums in it. What RDMA WRITE and READ move it does not
     look at. It asks for no RNR retries, so that all receives must be there before the first send."""
     port = place.scene.ports.take()
-    common = ['fio', '--thread', '--ioengine=rdma', f'--port={port}', '--bs=64k', '--size=2m']
+    common = ['fio', '--thread', '--ioengine=rdma', f'--port={port}', '--bs=64k', '--size=2m', '--verify_state_save=0']
     server = [*common, '--name=server', '--rw=read', '--iodepth=32']
     client = [*common, '--name=client', f'--hostname={place.host}', f'--verb={verb}', '--rw=write']
     if verb == 'send':
