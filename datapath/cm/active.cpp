@@ -78,7 +78,7 @@ void answer_repeated_reply(Core& core, Connection& connection) {
 
 int connect(Core& core, const Request& request, Instant now, ConnectionId& id) {
   if (!is_possible(request)) return EINVAL;
-  Connection* connection = core.table().add(request.ends, State::kRequestSent);
+  Connection* connection = core.add(request.ends, State::kRequestSent);
   if (connection == nullptr) return ENOMEM;
   connection->is_active = true;
   connection->type = request.type;
@@ -108,7 +108,8 @@ int confirm(Core& core, Connection& connection, Bytes data, Instant now) {
 
 void on_rep(Core& core, const Incoming<wire::CmRepWire>& rep) {
   Connection* connection = find_local(core, rep.ends, rep.body.remote_comm_id.get());
-  if (connection == nullptr) {  // given up here, or never known: the peer need not wait for RTU
+  const bool is_unknown = connection == nullptr || connection->state == State::kOver;
+  if (is_unknown) {  // given up here, or never known: the peer need not wait for RTU
     ++core.counters().unmatched;
     const Refusal refusal{RejectReason::kInvalidCommId, wire::CmSubject::kRep, {}, {}};
     return core.send(rep.ends, make_rej(answer_address(rep), refusal));

@@ -24,6 +24,15 @@ Core::Core(const Config& config)
       table_(config.most_connections, random_),
       most_outgoing_(config.most_connections * kOutgoingPerConnection + kOutgoingWithoutState) {}
 
+Connection* Core::add(const Ends& ends, State state) {
+  while (table_.is_crowded() && !lingering_.empty()) finish(*table_.find(lingering_.begin()->second));
+  return table_.add(ends, state);
+}
+
+void Core::note_lingering(const Connection& connection) {
+  lingering_.insert({connection.time_wait_end, connection.id.value});
+}
+
 void Core::send(const Ends& ends, const Mad& mad) {
   if (outgoing_.size() >= most_outgoing_) {
     ++counters_.not_sent;
@@ -100,6 +109,7 @@ Connection* Core::take_due(Instant now) {
 
 void Core::finish(Connection& connection) {
   set_deadline(connection, Instant::never());
+  lingering_.erase({connection.time_wait_end, connection.id.value});
   connection.state = State::kOver;
   table_.unlist(PeerNumber::kQp, connection);
   table_.free_qpn(connection);
@@ -116,6 +126,7 @@ bool Core::enter_time_wait(Connection& connection, Instant now) {
   table_.unlist(PeerNumber::kQp, connection);
   connection.time_wait_end = now + config_.time_wait;
   set_deadline(connection, connection.time_wait_end);
+  if (connection.is_forgotten) note_lingering(connection);
   return true;
 }
 

@@ -30,6 +30,12 @@ class Core {
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] std::uint64_t new_transaction() { return random_.next(); }
 
+  // A new connection; null when there is no room. Where the table is crowded, what is kept for nobody but
+  // late packets ends first, the oldest before the others.
+  [[nodiscard]] Connection* add(const Ends& ends, State state);
+  // It is forgotten, and waits for late packets until time_wait_end.
+  void note_lingering(const Connection& connection);
+
   // ---- Datagrams. When most of the queue's bound is not taken away by poll_transmit, they are lost, as they
   // could be on the wire. ----
   void send(const Ends& ends, const Mad& mad);
@@ -76,6 +82,7 @@ class Core {
   std::deque<OutgoingMad> outgoing_;
   std::deque<Raised> events_;                              // a handful a connection at most
   std::set<std::pair<Instant, std::uint32_t>> deadlines_;  // and the connection's ID
+  std::set<std::pair<Instant, std::uint32_t>> lingering_;  // time_wait_end and ID of those noted
 };
 
 }  // namespace urdma::cm

@@ -60,10 +60,11 @@ void forget(Core& core, Connection& connection, Instant now) {
     case State::kResolveSent:
     case State::kOver:
       return core.finish(connection);
-    case State::kDisconnectSent:
     case State::kTimeWait:
     case State::kResolveAnswered:
-      return;  // they end by themselves
+      return core.note_lingering(connection);  // it ends by itself
+    case State::kDisconnectSent:
+      return;  // it does so too
   }
 }
 

@@ -47,11 +47,11 @@ class Manager {
   [[nodiscard]] int confirm(ConnectionId connection, std::span<const std::uint8_t> data, Instant now);
   // Passive side, after kRequested: REP. Then kEstablished (or kUnreachable, kRejected) comes.
   [[nodiscard]] int accept(ConnectionId connection, const Reply& reply, Instant now);
-  // After kRequested or kReplied: REJ. The connection is over.
+  // Before it is established, on either side: REJ. The connection is over, and no event of it comes.
   [[nodiscard]] int reject(ConnectionId connection, RejectReason reason, std::span<const std::uint8_t> info,
                            std::span<const std::uint8_t> data, Instant now);
   // A packet of the peer's QP has arrived before its RTU (IBTA 1, 12.9.7.2, RC communication established):
-  // kEstablished comes if it was still waited for.
+  // kEstablished comes if it was still waited for. EISCONN: the connection is established already.
   [[nodiscard]] int on_traffic(ConnectionId connection, Instant now);
   // The program may take its time with kRequested or kReplied: when the peer repeats its message, it is told
   // by MRA to wait for service_time. A program that is quick costs no message.

@@ -66,7 +66,7 @@ bool make_way(Core& core, const Incoming<wire::CmReqWire>& req) {
 
 void take_request(Core& core, const Incoming<wire::CmReqWire>& req) {
   Request request = read_req(req.body, req.ends);
-  Connection* connection = core.table().add(request.ends, State::kRequested);
+  Connection* connection = core.add(request.ends, State::kRequested);
   if (connection == nullptr) {
     ++core.counters().no_room;
     return turn_away(core, req, RejectReason::kNoResources);
@@ -143,8 +143,10 @@ void on_rtu(Core& core, const Incoming<wire::CmRtuWire>& rtu) {
 }
 
 int on_traffic(Core& core, Connection& connection) {
-  if (connection.state == State::kReplySent) establish(core, connection, {});
-  return connection.state == State::kEstablished ? 0 : EINVAL;
+  if (connection.state == State::kEstablished) return EISCONN;
+  if (connection.state != State::kReplySent) return EINVAL;
+  establish(core, connection, {});
+  return 0;
 }
 
 }  // namespace urdma::cm

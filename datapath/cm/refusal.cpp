@@ -68,7 +68,9 @@ Event rejected(const wire::CmRejWire& rej) {
 }  // namespace
 
 int reject(Core& core, Connection& connection, const Refusal& refusal, Instant now) {
-  if (connection.state != State::kRequested && connection.state != State::kReplied) return EINVAL;
+  const bool is_being_made = connection.state == State::kRequestSent || connection.state == State::kReplied ||
+                             connection.state == State::kRequested || connection.state == State::kReplySent;
+  if (!is_being_made) return EINVAL;
   if (refusal.info.size() > kRejectInfoBytes || refusal.data.size() > kRejectPrivateBytes) return EINVAL;
   send_refusal(core, connection, refusal, now);
   return 0;
@@ -92,8 +94,7 @@ void on_rej(Core& core, const Incoming<wire::CmRejWire>& rej) {
     return;
   }
   switch (connection->state) {
-    case State::kRequestSent:
-    case State::kReplied: {
+    case State::kRequestSent: {
       const Event event = rejected(rej.body);
       core.raise(*connection, event);
       // A peer that believes our QP connected is to forget that first.
@@ -101,6 +102,7 @@ void on_rej(Core& core, const Incoming<wire::CmRejWire>& rej) {
       core.enter_time_wait(*connection, rej.now);
       return;
     }
+    case State::kReplied:  // the peer knows our QP
     case State::kRequested:
     case State::kReplySent:
       core.raise(*connection, rejected(rej.body));

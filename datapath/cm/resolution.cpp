@@ -27,7 +27,7 @@ bool is_resolution(const Connection& connection) {
 
 int resolve(Core& core, const Resolve& resolve, Instant now, ConnectionId& id) {
   if (resolve.data.size > kResolvePrivateBytes) return EINVAL;
-  Connection* connection = core.table().add(resolve.ends, State::kResolveSent);
+  Connection* connection = core.add(resolve.ends, State::kResolveSent);
   if (connection == nullptr) return ENOMEM;
   connection->is_active = true;
   connection->service = resolve.service;
@@ -47,7 +47,9 @@ int answer(Core& core, Connection& connection, const Resolved& resolved, Instant
     return 0;
   }
   connection.state = State::kResolveAnswered;
-  core.set_deadline(connection, now + core.config().time_wait);
+  connection.time_wait_end = now + core.config().time_wait;
+  core.set_deadline(connection, connection.time_wait_end);
+  if (connection.is_forgotten) core.note_lingering(connection);
   return 0;
 }
 
@@ -55,11 +57,12 @@ void on_sidr_req(Core& core, const Incoming<wire::CmSidrReqWire>& req) {
   Table& table = core.table();
   Connection* known = table.find_peer(PeerNumber::kResolve, req.ends.remote, req.body.request_id.get());
   if (known != nullptr && known->service.value == req.body.service_id.get()) {
-    if (known->state == State::kResolveAnswered) core.answer_again(*known);
+    const bool is_answered = known->state == State::kResolveAnswered || known->state == State::kOver;
+    if (is_answered) core.answer_again(*known);
     return;
   }
   if (known != nullptr) table.unlist(PeerNumber::kResolve, *known);  // the peer uses its ID again
-  Connection* connection = table.add(req.ends, State::kResolveRequested);
+  Connection* connection = core.add(req.ends, State::kResolveRequested);
   if (connection == nullptr) {
     ++core.counters().no_room;
     return core.send(req.ends, make_sidr_refusal(req.body, req.transaction_id, ResolveStatus::kNoQp));

@@ -48,23 +48,19 @@ inline constexpr std::size_t kDisconnectPrivateBytes = 220;
 inline constexpr std::size_t kResolvePrivateBytes = 216;
 inline constexpr std::size_t kResolvedPrivateBytes = 136;
 
-// Reasons of REJ (IBTA 1, 12.6.7.2), those that this side sends or words are said about.
+// Reasons of REJ (IBTA 1, 12.6.7.2), those that this side sends or asks for; others come as they are.
 enum class RejectReason : std::uint16_t {
-  kNoQp = 1,
-  kNoEec = 2,
   kNoResources = 3,
   kTimeout = 4,
   kUnsupported = 5,
   kInvalidCommId = 6,
-  kInvalidCommInstance = 7,
   kInvalidServiceId = 8,
   kInvalidTransport = 9,
   kStaleConnection = 10,
   kInvalidGid = 12,
   kInvalidPathMtu = 26,
-  kInsufficientResponderResources = 27,
   kConsumer = 28,
-  kInvalidClassVersion = 31,
+  kVendorOptionNotSupported = 35,
 };
 
 // Between which addresses the messages and the connection go.
@@ -136,7 +132,7 @@ enum class EventKind : std::uint8_t {
   kRejected,          // `reason`, `info`, `data`; the connection is gone for the manager but for forget()
   kUnreachable,       // no answer within the retries
   kDisconnecting,     // the peer disconnects: `data`. It has been answered
-  kDisconnected,      // the peer has answered disconnect(), or has not within the retries
+  kDisconnected,      // the peer has answered disconnect(), or has not within the retries: `is_timed_out`
   kTimeWaitOver,      // the QP number may be used again
   kResolveRequested,  // a peer asks for a datagram service: `resolve`
   kResolved,          // `resolved`
@@ -150,6 +146,7 @@ struct Event {
   Resolve resolve;
   Resolved resolved;
   RejectReason reason{};
+  bool is_timed_out = false;
   PrivateData info;
   PrivateData data;
 };

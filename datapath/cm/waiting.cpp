@@ -19,8 +19,14 @@ void give_up(Core& core, Connection& connection, Instant now) {
     case State::kReplySent:
       core.raise(connection, EventKind::kUnreachable);
       return refuse_silent_peer(core, connection, now);
-    case State::kDisconnectSent:
-      return end_disconnecting(core, connection, now);
+    case State::kDisconnectSent: {
+      Event event;
+      event.kind = EventKind::kDisconnected;
+      event.is_timed_out = true;
+      core.raise(connection, std::move(event));
+      core.enter_time_wait(connection, now);
+      return;
+    }
     case State::kResolveSent:
       core.raise(connection, EventKind::kUnreachable);
       return core.finish(connection);

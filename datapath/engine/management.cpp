@@ -12,19 +12,19 @@
 #include "datapath/engine/loop.hpp"
 #include "datapath/io/frame.hpp"
 #include "urdma/base/check.hpp"
+#include "urdma/wire/mad.hpp"
 
 namespace urdma::engine {
 
 namespace {
 
-constexpr std::uint32_t kManagementQkey = 0x8001'0000;  // well-known (IBTA 1, 10.2.5)
 constexpr unsigned kManagementSlots = 4096;
 static_assert(sizeof(ManagementDatagram) % sizeof(std::uint32_t) == 0 &&
               std::is_trivially_copyable_v<ManagementDatagram>);
 
 bool is_sound(const wire::Headers& headers) {
   return headers.opcode == wire::Opcode::kUdSendOnly && headers.source_qp == kManagementQpn &&
-         headers.qkey == kManagementQkey && headers.payload_bytes == kManagementBytes;
+         headers.qkey == wire::kManagementQkey && headers.payload_bytes == kManagementBytes;
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void Engine::send_management(const Path& path, std::span<const std::uint8_t, kMa
   headers.opcode = wire::Opcode::kUdSendOnly;
   headers.dest_qp = kManagementQpn;
   headers.source_qp = kManagementQpn;
-  headers.qkey = kManagementQkey;
+  headers.qkey = wire::kManagementQkey;
   headers.payload_bytes = kManagementBytes;
   headers.psn = Psn(loop.management_sent++);
   const auto ip_id = static_cast<std::uint16_t>(headers.psn.value());

@@ -112,6 +112,14 @@ int refuse_service(Context& context, Id& id, std::span<const std::uint8_t> data)
   return context.network.manager(id.local->device).answer(id.connection, resolved, context.network.now());
 }
 
+// Those that a program may name; 0, which older libraries say, is the first of them.
+std::optional<cm::RejectReason> reason_of(std::uint8_t given) {
+  const auto reason = given == 0 ? cm::RejectReason::kConsumer : static_cast<cm::RejectReason>(given);
+  const bool is_allowed =
+      reason == cm::RejectReason::kConsumer || reason == cm::RejectReason::kVendorOptionNotSupported;
+  return is_allowed ? std::optional(reason) : std::nullopt;
+}
+
 }  // namespace
 
 int send_request(Context& context, Id& id, const cm::Request& request) {
@@ -156,6 +164,8 @@ Reply accept(Context& context, Channel& channel, const Request& request) {
 
 Reply reject(Context& context, Channel& channel, const Request& request) {
   const auto body = request.read<rdma_ucm_reject>();
+  const auto reason = reason_of(body.reason);
+  if (!reason) return refuse(EINVAL);
   int error = 0;
   Id* id = context.find(channel, body.id, error);
   if (id == nullptr) return refuse(error);
@@ -165,9 +175,8 @@ Reply reject(Context& context, Channel& channel, const Request& request) {
   } else {
     constexpr auto kMost = cm::kRejectPrivateBytes;
     if (body.private_data_len > kMost) return refuse(EINVAL);
-    error =
-        context.network.manager(id->local->device)
-            .reject(id->connection, cm::RejectReason::kConsumer, {}, data_of(body), context.network.now());
+    error = context.network.manager(id->local->device)
+                .reject(id->connection, *reason, {}, data_of(body), context.network.now());
   }
   if (error == 0) id->state = IdState::kOver;
   return refuse(error);

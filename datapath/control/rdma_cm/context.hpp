@@ -64,7 +64,8 @@ struct Channel {
   std::set<std::uint32_t> ids;
 };
 
-// As in rdma_cm; kConnected is also what datagram services are once they are resolved.
+// rdma_cm's states, with CONNECT told apart by what is waited for; kConnected is also what datagram services
+// are once they are resolved.
 enum class IdState : std::uint8_t {
   kIdle,
   kBound,

@@ -23,8 +23,7 @@ struct Wanted {
 
 int check(const Id& id, const Wanted& wanted) {
   const bool is_ready = id.state == IdState::kBound || id.state == IdState::kAddressResolved;
-  if (!id.is_datagram() || !is_ready) return EINVAL;
-  if (!id.local) return ENODEV;
+  if (!id.is_datagram() || !is_ready || !id.local) return EINVAL;
   if (!wanted.address->is_multicast()) return EINVAL;
   return id.groups.size() < kMostGroupsOfId ? 0 : ENOMEM;
 }

@@ -134,7 +134,9 @@ Reply destroy_id(Context& context, Channel& channel, const Request& request) {
 
 Reply bind_ip(Context& context, Channel& channel, const Request& request) {
   const auto body = request.read<rdma_ucm_bind_ip>();
-  return bind_to(context, channel, body.id, read_address(std::as_bytes(std::span(&body.addr, 1))));
+  const auto address = read_address(std::as_bytes(std::span(&body.addr, 1)));
+  if (!address || !address->is_ip()) return refuse(EINVAL);
+  return bind_to(context, channel, body.id, address);
 }
 
 Reply bind(Context& context, Channel& channel, const Request& request) {

@@ -30,7 +30,8 @@ void tell_port(Context& context, const Id& id) {
 
 int set_reuse(Context& context, Id& id, std::span<const std::byte> bytes) {
   const auto value = value_of<int>(bytes);
-  const bool is_allowed = id.state == IdState::kIdle || (value && *value != 0 && id.state == IdState::kBound);
+  const bool is_allowed =
+      id.state == IdState::kIdle || (value && *value != 0 && id.state != IdState::kListening);
   if (!value || !is_allowed) return EINVAL;
   id.reuses_address = *value != 0;
   tell_port(context, id);

@@ -221,8 +221,7 @@ void on_connection_event(Context& context, Id& id, const cm::Event& event) {
     case cm::EventKind::kReplied:
       return on_replied(context, id, event);
     case cm::EventKind::kEstablished:
-      return end_with(context, id, EventType::kEstablished, 0, IdState::kConnected, event.data.view(),
-                      event.data.size);
+      return end_with(context, id, EventType::kEstablished, 0, IdState::kConnected);
     case cm::EventKind::kRejected:
       if (ask_with_smaller_mtu(context, id, event)) return;
       return end_with(context, id, EventType::kRejected, static_cast<int>(event.reason), IdState::kOver,
@@ -233,8 +232,8 @@ void on_connection_event(Context& context, Id& id, const cm::Event& event) {
     case cm::EventKind::kDisconnected:
       // Once, whoever began.
       if (id.state == IdState::kDisconnected) return;
-      return end_with(context, id, EventType::kDisconnected, 0, IdState::kDisconnected, event.data.view(),
-                      event.data.size);
+      return end_with(context, id, EventType::kDisconnected, event.is_timed_out ? -ETIMEDOUT : 0,
+                      IdState::kDisconnected);
     case cm::EventKind::kTimeWaitOver:
       return context.post(id, Context::event_of(id, EventType::kTimeWaitExit, 0));
     case cm::EventKind::kResolved:

@@ -70,16 +70,20 @@ Reply init_qp_attributes(Context& context, Channel& channel, const Request& requ
   ib_uverbs_qp_attr attributes{};
   attributes.qp_state = body.qp_state;
   const bool is_connected = id->connection != cm::ConnectionId{} && !id->is_datagram();
+  if (!is_connected) {  // whatever the state, as Linux has it: the program knows the rest
+    set_initial(*id, attributes);
+    return reply_of(attributes);
+  }
   switch (static_cast<QpState>(body.qp_state)) {
     case QpState::kInit:
       set_initial(*id, attributes);
       break;
     case QpState::kRtr:
-      if (!is_connected || id->parameters.peer_qpn == Qpn{}) return refuse(EINVAL);
+      if (id->parameters.peer_qpn == Qpn{}) return refuse(EINVAL);
       set_ready_to_receive(context, *id, attributes);
       break;
     case QpState::kRts:
-      if (!is_connected || id->parameters.peer_qpn == Qpn{}) return refuse(EINVAL);
+      if (id->parameters.peer_qpn == Qpn{}) return refuse(EINVAL);
       set_ready_to_send(*id, attributes);
       break;
     case QpState::kReset:

@@ -95,20 +95,19 @@ int resolve(Context& context, Id& id, const SocketAddress& source, const SocketA
 
 Reply resolve_ip(Context& context, Channel& channel, const Request& request) {
   const auto body = request.read<rdma_ucm_resolve_ip>();
+  const auto source = read_address(std::as_bytes(std::span(&body.src_addr, 1)));
+  const auto dest = read_address(std::as_bytes(std::span(&body.dst_addr, 1)));
+  const bool is_sound =
+      source && dest && dest->is_ip() && (source->family == Family::kNone || source->is_ip());
+  if (!is_sound) return refuse(EINVAL);
   int error = 0;
   Id* id = context.find(channel, body.id, error);
   if (id == nullptr) return refuse(error);
-  const auto source = read_address(std::as_bytes(std::span(&body.src_addr, 1)));
-  const auto dest = read_address(std::as_bytes(std::span(&body.dst_addr, 1)));
-  if (!source || !dest) return refuse(EAFNOSUPPORT);
   return refuse(resolve(context, *id, *source, *dest, body.timeout_ms));
 }
 
 Reply resolve_address(Context& context, Channel& channel, const Request& request) {
   const auto body = request.read<rdma_ucm_resolve_addr>();
-  int error = 0;
-  Id* id = context.find(channel, body.id, error);
-  if (id == nullptr) return refuse(error);
   auto source = read_address(std::as_bytes(std::span(&body.src_addr, 1)));
   const auto dest = read_address(std::as_bytes(std::span(&body.dst_addr, 1)));
   if (body.src_size == 0) source = SocketAddress{};
@@ -116,6 +115,9 @@ Reply resolve_address(Context& context, Channel& channel, const Request& request
                         body.src_size == address_bytes(source->family) &&
                         body.dst_size == address_bytes(dest->family);
   if (!is_sound) return refuse(EINVAL);
+  int error = 0;
+  Id* id = context.find(channel, body.id, error);
+  if (id == nullptr) return refuse(error);
   return refuse(resolve(context, *id, *source, *dest, body.timeout_ms));
 }
 

@@ -19,7 +19,7 @@ inline constexpr std::size_t kMadHeaderBytes = 24;
 inline constexpr std::size_t kMadDataBytes = kMadBytes - kMadHeaderBytes;
 using MadBytes = std::array<std::uint8_t, kMadBytes>;
 
-// The Q_Key of QP 1 (IBTA 1, 10.2.4.1).
+// The Q_Key of QP 1, which is well known (IBTA 1, 10.2.5).
 inline constexpr std::uint32_t kManagementQkey = 0x80010000;
 
 inline constexpr std::uint8_t kMadBaseVersion = 1;

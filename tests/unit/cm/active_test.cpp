@@ -140,6 +140,15 @@ TEST_F(ActiveTest, OnRep_OfNoConnectionIsRefusedFromNoState) {
   EXPECT_EQ(manager_.connections(), 0U);
 }
 
+TEST_F(ActiveTest, OnRep_OfARequestThatWasGivenUpLongAgo) {
+  be_request_sent();
+  while (!manager_.next_deadline().is_never()) pass_deadline();
+  ASSERT_NE(drained(), "");
+  EXPECT_EQ(given(rep()), "REJ(6)") << "also while its program has not let go of it";
+  manager_.forget(id_, now_);
+  EXPECT_EQ(given(rep()), "REJ(6)");
+}
+
 TEST_F(ActiveTest, OnRep_WithAQpThatIsConnectedAlready) {
   be_established_active();
   const ConnectionId old = id_;

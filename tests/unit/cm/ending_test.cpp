@@ -133,6 +133,25 @@ TEST_F(EndingTest, Forget_InTimeWaitKeepsItSilently) {
   EXPECT_EQ(manager_.connections(), 0U);
 }
 
+// Whoever connects and leaves in a loop must not fill the table for the others.
+TEST_F(EndingTest, Forget_ManyInTimeWaitLeaveRoom) {
+  be_in_time_wait();  // of a program that waits for its end
+  for (std::uint32_t i = 1; i <= 10 * config_.most_connections; ++i) {
+    peer_.id = {kPeerId + i};
+    ASSERT_NO_FATAL_FAILURE(be_established_active());
+    manager_.forget(id_, now_);
+    ASSERT_EQ(drained(), "DREQ");
+    ASSERT_EQ(given(drep()), "");
+  }
+  EXPECT_GE(manager_.connections(), config_.most_connections / 2) << "those that there is room for are kept";
+  EXPECT_LE(manager_.connections(), config_.most_connections / 2 + 1);
+  EXPECT_EQ(given(dreq()), "DREP");
+  EXPECT_EQ(manager_.counters().duplicates, 1U) << "the newest is one of them";
+  pass(config_.time_wait);
+  EXPECT_EQ(drained(), "| TimeWaitOver");
+  EXPECT_EQ(manager_.connections(), 1U);
+}
+
 TEST_F(EndingTest, Forget_EstablishedDisconnects) {
   be_established_passive();
   manager_.forget(id_, now_);

@@ -160,7 +160,7 @@ TEST_F(PassiveTest, OnTraffic_EstablishesOnce) {
   ASSERT_EQ(drained(), "REP");
   EXPECT_EQ(manager_.on_traffic(id_, now_), 0);
   EXPECT_EQ(drained(), "| Established");
-  EXPECT_EQ(manager_.on_traffic(id_, now_), 0);
+  EXPECT_EQ(manager_.on_traffic(id_, now_), EISCONN);
   EXPECT_EQ(given(rtu()), "");
   EXPECT_TRUE(manager_.next_deadline().is_never());
 }

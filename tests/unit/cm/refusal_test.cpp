@@ -36,7 +36,23 @@ TEST_F(RefusalTest, Reject_RefusesWhatCannotBe) {
   EXPECT_EQ(manager_.reject(id_, RejectReason::kConsumer, Bytes(much).first(kRejectInfoBytes + 1), {}, now_),
             EINVAL);
   ASSERT_EQ(manager_.accept(id_, reply(kOurQpn), now_), 0);
+  ASSERT_EQ(given(rtu()), "REP | Established");
   EXPECT_EQ(manager_.reject(id_, RejectReason::kConsumer, {}, {}, now_), EINVAL);
+}
+
+TEST_F(RefusalTest, Reject_OfWhatNobodyHasAnsweredYet) {
+  be_request_sent();
+  ASSERT_EQ(manager_.reject(id_, RejectReason::kConsumer, {}, {}, now_), 0);
+  EXPECT_EQ(drained(), "REJ(28)");
+  EXPECT_EQ(given(rep()), "REJ(28)");
+  EXPECT_EQ(manager_.reject(id_, RejectReason::kConsumer, {}, {}, now_), EINVAL) << "once";
+}
+
+TEST_F(RefusalTest, Reject_AfterRep) {
+  be_reply_sent();
+  ASSERT_EQ(manager_.reject(id_, RejectReason::kConsumer, {}, {}, now_), 0);
+  EXPECT_EQ(drained(), "REJ(28)");
+  EXPECT_EQ(given(rtu()), "REJ(28)") << "nothing is established any more";
 }
 
 TEST_F(RefusalTest, Reject_IsRepeatedForAPeerThatIsPatient) {
@@ -100,6 +116,16 @@ TEST_F(RefusalTest, OnRej_StaleKeepsTheQpInTimeWait) {
   EXPECT_TRUE(manager_.is_in_use(kOurQpn));
   pass(config_.time_wait);
   EXPECT_FALSE(manager_.is_in_use(kOurQpn));
+  EXPECT_EQ(drained(), "");
+}
+
+TEST_F(RefusalTest, OnRej_AfterItsReplyIsFollowedByTimeWait) {
+  be_replied();
+  ASSERT_EQ(given(rej()), "| Rejected(28)");
+  manager_.forget(id_, now_);
+  EXPECT_EQ(manager_.connections(), 1U) << "the peer knows our QP";
+  pass(config_.time_wait);
+  EXPECT_EQ(manager_.connections(), 0U);
   EXPECT_EQ(drained(), "");
 }
 

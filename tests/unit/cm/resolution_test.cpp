@@ -103,6 +103,19 @@ TEST_F(ResolutionTest, Answer_IsKeptForATime) {
   EXPECT_EQ(given(sidr_req()), "| ResolveRequested");
 }
 
+TEST_F(ResolutionTest, Answer_IsRepeatedAlsoWhereTheTableIsCrowded) {
+  be_resolve_requested();
+  const ConnectionId asked = id_;
+  for (std::uint32_t i = 0; i < config_.most_connections / 2; ++i)
+    ASSERT_EQ(manager_.connect(request(Qpn{0x100 + i}, ends_here()), now_, id_), 0);
+  (void)drained();
+  ASSERT_EQ(manager_.answer(asked, {ResolveStatus::kValid, kOurQpn, 1, {}}, now_), 0);
+  EXPECT_EQ(drained(), "SIDR_REP");
+  EXPECT_EQ(given(sidr_req()), "SIDR_REP") << "the first may be lost";
+  manager_.forget(asked, now_);
+  EXPECT_EQ(manager_.connections(), config_.most_connections / 2) << "it is not kept for that";
+}
+
 TEST_F(ResolutionTest, Forget_Unanswered) {
   be_resolve_requested();
   manager_.forget(id_, now_);

@@ -33,7 +33,7 @@ constexpr Row kRows[] = {
     {"reply_refused", {"| Requested", "", "", "", "REJ(28)", "REJ(28)", "DREP", ""}},
     {"request_refused", {"REJ(28)", "", "", "", "REJ(28)", "REJ(28)", "", ""}},
     {"reply_forgotten", {"REJ(28)", "", "", "", "REJ(28)", "REJ(28)", "DREP", ""}},
-    {"over", {"| Requested", "", "", "", "", "", "DREP", ""}},
+    {"over", {"| Requested", "", "", "", "REJ(6)", "", "DREP", ""}},
 };
 
 class StatesTest : public CmTest, public testing::WithParamInterface<std::size_t> {

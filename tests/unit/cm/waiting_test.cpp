@@ -47,7 +47,16 @@ TEST_F(WaitingTest, OnDue_ReplyIsGivenUp) {
 
 TEST_F(WaitingTest, OnDue_DisconnectionIsGivenUpAndOver) {
   be_disconnect_sent();
-  EXPECT_EQ(until_over(), "[DREQ][DREQ][DREQ][| Disconnected][| TimeWaitOver]");
+  for (std::uint32_t i = 0; i <= config_.most_retries; ++i) pass_deadline();
+  EXPECT_EQ(drained(), "DREQ DREQ DREQ | Disconnected");
+  EXPECT_TRUE(events_[0].is_timed_out);
+  EXPECT_EQ(until_over(), "[| TimeWaitOver]");
+}
+
+TEST_F(WaitingTest, OnDue_DisconnectionThatIsAnsweredIsNotTimedOut) {
+  be_disconnect_sent();
+  ASSERT_EQ(given(drep()), "| Disconnected");
+  EXPECT_FALSE(events_[0].is_timed_out);
 }
 
 TEST_F(WaitingTest, OnDue_ResolutionIsGivenUp) {

@@ -111,6 +111,28 @@ TEST_F(RdmaCmTest, Bind_ChecksTheSizeOfTheAddress) {
   EXPECT_EQ(run(RDMA_USER_CM_CMD_BIND, body).error, 0);
 }
 
+// What cannot be is said before the ID is looked for, as in Linux.
+TEST_F(RdmaCmTest, BindAndResolve_OfOtherFamilies) {
+  constexpr std::uint32_t kNobody = 12345;
+  rdma_ucm_bind_ip bind{};
+  bind.id = kNobody;
+  rdma_ucm_resolve_ip resolve{};
+  resolve.id = kNobody;
+  for (const int family : {AF_UNSPEC, AF_UNIX, 27 /* AF_IB */}) {
+    bind.addr.sin6_family = resolve.dst_addr.sin6_family = static_cast<sa_family_t>(family);
+    EXPECT_EQ(run(RDMA_USER_CM_CMD_BIND_IP, bind).error, EINVAL) << family;
+    EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, resolve).error, EINVAL) << family;
+  }
+  bind.addr.sin6_family = resolve.dst_addr.sin6_family = AF_INET;
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_BIND_IP, bind).error, ENOENT);
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, resolve).error, ENOENT);
+  resolve.src_addr.sin6_family = AF_UNIX;
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, resolve).error, EINVAL);
+  rdma_ucm_resolve_addr sized{};
+  sized.id = kNobody;
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_ADDR, sized).error, EINVAL) << "no size";
+}
+
 SocketAddress ib_service(std::uint64_t service) {
   SocketAddress address = any_address(Family::kIb);
   address.service_id = service;
@@ -286,6 +308,9 @@ TEST_F(RdmaCmTest, SetOption_OfAnId) {
   EXPECT_EQ(set(77, int{1}), ENOSYS);
   EXPECT_EQ(context.find(id)->type_of_service, 0x20);
   EXPECT_TRUE(context.find(id)->reuses_address);
+  ASSERT_EQ(resolve(id, address_of(ipv4(20), 7)), 0);
+  EXPECT_EQ(set(RDMA_OPTION_ID_REUSEADDR, int{1}), 0) << "also later";
+  EXPECT_EQ(set(RDMA_OPTION_ID_REUSEADDR, int{0}), EINVAL);
   const rdma_ucm_set_option lies{0, id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, 1};
   EXPECT_EQ(run(RDMA_USER_CM_CMD_SET_OPTION, lies).error, EINVAL) << "there is no value";
 }
@@ -314,7 +339,11 @@ TEST_F(RdmaCmTest, Join_TellsTheGroup) {
   body.uid = 0x77;
   body.addr_size = 16;
   write_address(group, std::as_writable_bytes(std::span(&body.addr, 1)));
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_JOIN_MCAST, body).error, EINVAL) << "not bound";
+  body.id = create(PortSpace::kUdp);
+  ASSERT_EQ(bind(body.id, any_address(Family::kIpv4)), 0);
   EXPECT_EQ(run(RDMA_USER_CM_CMD_JOIN_MCAST, body).error, EINVAL) << "of no device";
+  body.id = id;
   ASSERT_EQ(bind(id, address_of(ipv4(1), 0)), 0);
   const auto joined = body_of<rdma_ucm_create_id_resp>(run(RDMA_USER_CM_CMD_JOIN_MCAST, body));
   const auto event = expect_event(EventType::kMulticastJoin);

@@ -55,6 +55,7 @@ TEST_F(Connected, Accept_EndsWithBothEstablished) {
   EXPECT_EQ(replied.param.conn.qp_num, 0x222U);
   EXPECT_STREQ(reinterpret_cast<const char*>(replied.param.conn.private_data), "from the server");
   EXPECT_EQ(established.uid, kServerUid);
+  EXPECT_EQ(established.param.conn.private_data_len, 0) << "as Linux has it";
   EXPECT_FALSE(next_event().has_value());
 }
 
@@ -112,12 +113,20 @@ TEST_F(Connected, InitQpAttr_NobodyStartsMoreThanTheOtherAnswers) {
   }
 }
 
-TEST_F(Connected, InitQpAttr_BeforeAConnectionOnlyTheFirstState) {
+TEST_F(Connected, InitQpAttr_BeforeAConnectionThoseOfTheFirstState) {
   client = make_ready(address_of(ipv4(2), kPortOfServer));
   const auto attributes = qp_attributes(client, QpState::kInit);
   EXPECT_EQ(attributes.qp_attr_mask, kAttrState | kAttrPkeyIndex | kAttrPort | kAttrAccessFlags);
   EXPECT_EQ(attributes.qp_access_flags, 0U);
-  EXPECT_EQ(run(RDMA_USER_CM_CMD_INIT_QP_ATTR, rdma_ucm_init_qp_attr{0, client, 2}).error, EINVAL);
+  const auto later = qp_attributes(client, QpState::kRtr);
+  EXPECT_EQ(later.qp_attr_mask, attributes.qp_attr_mask);
+  EXPECT_EQ(later.qp_state, static_cast<std::uint32_t>(QpState::kRtr));
+  const std::uint32_t datagrams = make_ready(address_of(ipv4(2), kPortOfServer), PortSpace::kUdp);
+  EXPECT_EQ(qp_attributes(datagrams, QpState::kRts).qp_attr_mask,
+            kAttrState | kAttrPkeyIndex | kAttrPort | kAttrQkey);
+  ASSERT_EQ(connect(client, parameters(0x101, "")), 0);
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_INIT_QP_ATTR, rdma_ucm_init_qp_attr{0, client, 2}).error, EINVAL)
+      << "the peer is not known yet";
   const std::uint32_t idle = create();
   EXPECT_EQ(run(RDMA_USER_CM_CMD_INIT_QP_ATTR, rdma_ucm_init_qp_attr{0, idle, 1}).error, EINVAL);
 }
@@ -183,12 +192,37 @@ TEST_F(Connected, Reject_TheClientHearsWhy) {
   EXPECT_EQ(accept(server, parameters(0x101, "")), EINVAL);
 }
 
+TEST_F(Connected, Reject_ReasonsOfProgramsOnly) {
+  request();
+  rdma_ucm_reject body{};
+  body.id = server;
+  body.reason = 8;
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_REJECT, body).error, EINVAL);
+  body.reason = 35;  // rdma_reject_ece
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_REJECT, body).error, 0);
+  EXPECT_EQ(expect_event(EventType::kRejected).status, 35U);
+}
+
+TEST_F(Connected, Reject_AfterTheAnswer) {
+  request();
+  ASSERT_EQ(accept(server, parameters(0x222, ""), kServerUid), 0);
+  expect_event(EventType::kConnectResponse);
+  rdma_ucm_reject body{};
+  body.id = server;
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_REJECT, body).error, 0);
+  EXPECT_EQ(expect_event(EventType::kRejected).id, client);
+}
+
 TEST_F(Connected, Disconnect_BothAreToldOnce) {
   establish();
   EXPECT_EQ(disconnect(client), 0);
   const auto first = expect_event(EventType::kDisconnected);
   const auto second = expect_event(EventType::kDisconnected);
   EXPECT_NE(first.uid, second.uid);
+  for (const auto& event : {first, second}) {
+    EXPECT_EQ(event.status, 0U);
+    EXPECT_EQ(event.param.conn.private_data_len, 0) << "as Linux has it";
+  }
   EXPECT_EQ(disconnect(server), 0) << "as programs do when they are told";
   EXPECT_FALSE(next_event().has_value());
   network.pass(context, seconds(30));
@@ -196,6 +230,17 @@ TEST_F(Connected, Disconnect_BothAreToldOnce) {
 }
 
 // A program that disconnects too early still hears what has become of its attempt.
+TEST_F(Connected, Disconnect_ThatNobodyAnswersIsTimedOut) {
+  establish();
+  network.is_cut = true;
+  EXPECT_EQ(disconnect(client), 0);
+  EXPECT_FALSE(next_event().has_value());
+  network.pass(context, seconds(10));
+  const auto event = expect_event(EventType::kDisconnected);
+  EXPECT_EQ(event.id, client);
+  EXPECT_EQ(static_cast<int>(event.status), -ETIMEDOUT);
+}
+
 TEST_F(Connected, Disconnect_BeforeItStandsChangesNothing) {
   request();
   EXPECT_EQ(disconnect(client), 0);
@@ -275,6 +320,7 @@ TEST_F(Connected, Notify_OnlyThatTrafficHasCome) {
   EXPECT_EQ(run(RDMA_USER_CM_CMD_NOTIFY, rdma_ucm_notify{server, comm_est}).error, 0);
   expect_event(EventType::kConnectResponse);
   EXPECT_EQ(expect_event(EventType::kEstablished).uid, kServerUid);
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_NOTIFY, rdma_ucm_notify{server, comm_est}).error, EISCONN);
 }
 
 TEST_F(Connected, Loopback_AddressesStayAsTheProgramKnowsThem) {

@@ -89,7 +89,7 @@ class FakeNetwork final : public Network {
   bool deliver(const cm::OutgoingMad& outgoing) {
     SocketAddress dest = address_of(outgoing.ends.remote, 0);
     const auto owner = find_local(dest);
-    if (!owner) return false;
+    if (!owner || is_cut) return false;
     cm::Ends ends = outgoing.ends;
     std::swap(ends.local, ends.remote);
     managers[owner->device]->on_mad(ends, outgoing.mad, time);
@@ -107,6 +107,7 @@ class FakeNetwork final : public Network {
   std::array<std::uint8_t, 2> path_mtu{3, 3};  // codes
   std::vector<std::unique_ptr<cm::Manager>> managers;
   Done late;
+  bool is_cut = false;  // nothing that is sent arrives
 };
 
 }  // namespace urdma::control::rdma_cm
