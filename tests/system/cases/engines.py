@@ -12,7 +12,7 @@ from cases.programs import add_programs, run_case
 from cases.services import add_services
 from cases.srq import srq_pingpong, xsrq_pingpong
 from harness.node import check_reaped, one_node, two_nodes
-from harness.process import Skip, check
+from harness.process import Skip, check, wait_until
 from harness.runner import Group
 
 SPREAD = ('--engines', '2')
@@ -35,6 +35,7 @@ def qps_by_engine(node):
 def spread_evenly(place):
     """16 QPs of one program are on both engines while it runs."""
     server, client = running_pair(place, '-q', '16')
+    wait_until(lambda: sum(qps_by_engine(place.client)) >= 16, 20, 'the client has no 16 QPs', 0.1)
     counts = qps_by_engine(place.client)
     client.kill()
     server.kill()
