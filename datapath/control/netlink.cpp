@@ -21,6 +21,8 @@ namespace {
 
 using NeighbourKey = std::pair<int, wire::Gid>;
 
+constexpr std::size_t kMostWaits = 65536;
+
 class KernelNetlink final : public Netlink {
  public:
   KernelNetlink(std::unique_ptr<KernelNetwork> network, std::function<void()> on_change)
@@ -45,7 +47,6 @@ class KernelNetlink final : public Netlink {
   struct Wait {
     int index = 0;
     wire::Gid next_hop{};
-    Instant deadline;
     ResolveDone done;
   };
 
@@ -58,7 +59,7 @@ class KernelNetlink final : public Netlink {
   std::unique_ptr<KernelNetwork> network_;
   std::function<void()> on_change_;
   nl_sock* events_ = nullptr;
-  std::vector<Wait> waits_;
+  std::multimap<Instant, Wait> waits_;  // by deadline
   // What has been given out, to notice when it becomes wrong.
   std::map<NeighbourKey, wire::MacAddress> given_;
   bool has_changed_ = false;
@@ -137,6 +138,7 @@ void KernelNetlink::resolve(int index, const wire::Gid& source, const wire::Gid&
   const auto next_hop = network_->next_hop(index, source, dest);
   if (!next_hop) return done(tl::make_unexpected(next_hop.error()));
 
+  if (waits_.size() >= kMostWaits) return done(fail(ENOBUFS, "too many neighbours are being looked for"));
   const auto all = network_->neighbours();
   const auto known = std::find_if(all.begin(), all.end(), [&](const Neighbour& neighbour) {
     return neighbour.index == index && neighbour.gid == *next_hop;
@@ -149,7 +151,7 @@ void KernelNetlink::resolve(int index, const wire::Gid& source, const wire::Gid&
     remember(index, *next_hop, known->mac);
     return done(known->mac);
   }
-  waits_.push_back({index, *next_hop, deadline, std::move(done)});
+  waits_.emplace(deadline, Wait{index, *next_hop, std::move(done)});
 }
 
 std::optional<std::uint8_t> KernelNetlink::hop_limit(int index, const wire::Gid& source,
@@ -170,12 +172,12 @@ void KernelNetlink::check_waits() {
   for (const Neighbour& neighbour : network_->neighbours()) all[{neighbour.index, neighbour.gid}] = neighbour;
 
   // `done` may call resolve(), so the waits are taken out first.
-  std::vector<Wait> waits = std::exchange(waits_, {});
-  for (Wait& wait : waits) {
+  std::multimap<Instant, Wait> waits = std::exchange(waits_, {});
+  for (auto& [deadline, wait] : waits) {
     const Neighbour neighbour = all[{wait.index, wait.next_hop}];
     switch (neighbour.state) {
       case NeighbourState::kUnknown:
-        waits_.push_back(std::move(wait));
+        waits_.emplace(deadline, std::move(wait));
         break;
       case NeighbourState::kFailed:
         wait.done(fail(EHOSTUNREACH, "the peer, or the gateway to it, does not answer on the link"));
@@ -190,17 +192,11 @@ void KernelNetlink::check_waits() {
 }
 
 Instant KernelNetlink::expire(Instant now) {
-  std::vector<Wait> waits = std::exchange(waits_, {});
-  for (Wait& wait : waits) {
-    if (wait.deadline <= now) {
-      wait.done(fail(ETIMEDOUT, "the peer, or the gateway to it, was not found on the link in time"));
-    } else {
-      waits_.push_back(std::move(wait));
-    }
+  while (!waits_.empty() && waits_.begin()->first <= now) {
+    const ResolveDone done = std::move(waits_.extract(waits_.begin()).mapped().done);
+    done(fail(ETIMEDOUT, "the peer, or the gateway to it, was not found on the link in time"));
   }
-  Instant next = Instant::never();
-  for (const Wait& wait : waits_) next = earlier(next, wait.deadline);
-  return next;
+  return waits_.empty() ? Instant::never() : waits_.begin()->first;
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ class Netlink {
   // Finds the link address for packets from `source` to `dest` out of interface `index`: multicast by
   // rule, the gateway's where a route has one, else the neighbour's. Makes the kernel resolve it when it is
   // not known. `done` is called exactly once, from this call, handle() or expire(): with the address, or with
-  // ENETUNREACH (no route out of this interface), EHOSTUNREACH (the neighbour failed) or ETIMEDOUT.
+  // ENETUNREACH (no route out of this interface), EHOSTUNREACH (the neighbour failed), ETIMEDOUT, or
+  // ENOBUFS (too many are being looked for).
   using ResolveDone = std::function<void(Result<wire::MacAddress>)>;
   virtual void resolve(int index, const wire::Gid& source, const wire::Gid& dest, Instant deadline,
                        ResolveDone done) = 0;

@@ -65,13 +65,19 @@ void Context::destroy(Id& id) {
   detach(id);
   for (const JoinedGroup& group : id.groups) give_back_group_handle(group.handle);
   if (id.has_port) ports.give_back(id.space, id.source.port, id.number);
-  resolving.erase(id.number);
+  end_resolution(id);
   std::erase_if(offers, [&](const auto& offer) { return offer.second == id.number; });
   if (Id* listener = find(id.listener)) --listener->waiting_requests;
   if (Channel* channel = find_channel(id.channel)) channel->ids.erase(id.number);
   numbers_.give_back(id.number - 1);
   if (--ids_of_users_[id.user] == 0) ids_of_users_.erase(id.user);
   ids.erase(id.number);
+}
+
+void Context::end_resolution(Id& id) {
+  if (resolving.erase({id.deadline, id.number}) == 0) return;
+  network.stop_resolving(id.number);
+  id.deadline = Instant::never();
 }
 
 Id* Context::find_connection(std::uint32_t device, cm::ConnectionId connection) const {

@@ -185,7 +185,7 @@ class Context {
 
   // ---- IDs ----
   std::map<std::uint32_t, std::unique_ptr<Id>> ids;
-  std::set<std::uint32_t> resolving;  // those whose address is being resolved
+  std::set<std::pair<Instant, std::uint32_t>> resolving;  // deadline and number of those that look for a way
   // What another channel may take over, by ticket.
   std::map<std::uint64_t, std::uint32_t> offers;
   // Null where there is no room for another one of this user.
@@ -195,6 +195,7 @@ class Context {
   [[nodiscard]] Id* find(const Channel& channel, std::uint32_t number, int& error) const;
   // Ends what it is about, as the peer and the program see it. The ID is gone afterwards.
   void destroy(Id& id);
+  void end_resolution(Id& id);
 
   // ---- Connections ----
   [[nodiscard]] Id* find_connection(std::uint32_t device, cm::ConnectionId connection) const;

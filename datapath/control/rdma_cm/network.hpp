@@ -37,9 +37,12 @@ class Network {
   [[nodiscard]] virtual Result<LocalEnd> find_local(const SocketAddress& address) const = 0;
   // The end from which `dest` is reached. ENETUNREACH, or ENODEV: the way goes out of no device.
   [[nodiscard]] virtual Result<LocalEnd> find_source(const SocketAddress& dest) = 0;
-  // Makes sure that there is a way to `dest`. `done` is called once, from here or later: with 0 or an errno.
+  // Makes sure that there is a way to `dest`. `done` is called once, from here or later: with 0 or an errno;
+  // ENOBUFS: too many ways are being looked for. `id` asks for one at a time.
   using Done = std::function<void(int error)>;
-  virtual void resolve(const LocalEnd& source, const wire::Gid& dest, const Done& done) = 0;
+  virtual void resolve(std::uint32_t id, const LocalEnd& source, const wire::Gid& dest, const Done& done) = 0;
+  // The ID does not ask any more: its `done` is not called.
+  virtual void stop_resolving(std::uint32_t id) = 0;
   [[nodiscard]] virtual DeviceFacts facts(std::uint32_t device) const = 0;
   // Its index in the device's GID table; nothing when it has gone.
   [[nodiscard]] virtual std::optional<std::uint8_t> gid_index(const LocalEnd& end) const = 0;

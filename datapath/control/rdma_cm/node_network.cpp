@@ -140,8 +140,22 @@ Result<LocalEnd> NodeNetwork::find_source(const SocketAddress& dest) {
   return fail(ENODEV, fmt::format("the way to {} goes out of no device", gid_text(dest.gid)));
 }
 
-void NodeNetwork::resolve(const LocalEnd& source, const wire::Gid& dest, const Done& done) {
-  ask_way({source.device, source.gid, dest, 0}, done);
+void NodeNetwork::resolve(std::uint32_t id, const LocalEnd& source, const wire::Gid& dest, const Done& done) {
+  const Ends ends{source.device, source.gid, dest, 0};
+  if (!gid_index(source)) return done(EADDRNOTAVAIL);
+  Way* way = reserve_way(ends);
+  if (way == nullptr) return done(ENOBUFS);
+  if (!way->is_asking && way->until > now()) return done(0);
+  way->resolving[id] = done;
+  resolving_[id] = ends;
+  if (!way->is_asking) ask_way(ends);
+}
+
+void NodeNetwork::stop_resolving(std::uint32_t id) {
+  const auto found = resolving_.find(id);
+  if (found == resolving_.end()) return;
+  ways_.at(found->second).resolving.erase(id);
+  resolving_.erase(found);
 }
 
 DeviceFacts NodeNetwork::facts(std::uint32_t device) const {
@@ -158,11 +172,18 @@ std::optional<std::uint8_t> NodeNetwork::gid_index(const LocalEnd& end) const {
   return std::nullopt;
 }
 
-// Asks for the way, and sends what waits for it.
-void NodeNetwork::ask_way(const Ends& ends, const Done& done) {
+NodeNetwork::Way* NodeNetwork::reserve_way(const Ends& ends) {
+  if (const auto known = ways_.find(ends); known != ways_.end()) return &known->second;
+  if (ways_.size() >= kMostWays)
+    std::erase_if(ways_, [](const auto& entry) { return !entry.second.is_asking; });
+  return ways_.size() < kMostWays ? &ways_[ends] : nullptr;
+}
+
+void NodeNetwork::ask_way(const Ends& ends) {
   const auto& [device, source, dest, traffic_class] = ends;
+  ways_.at(ends).is_asking = true;
   const auto index = gid_index({device, source});
-  if (!index) return done(EADDRNOTAVAIL);
+  if (!index) return end_asking(ends, fail(EADDRNOTAVAIL, "the address has gone"));
   abi::AddressVector address{};
   std::copy(dest.begin(), dest.end(), address.dest_gid);
   address.source_gid_index = *index;
@@ -170,39 +191,37 @@ void NodeNetwork::ask_way(const Ends& ends, const Done& done) {
   address.traffic_class = traffic_class;
   address.is_global = 1;
   address.port = kPort;
-  const auto found = [this, ends, done](const Result<engine::Path>& path) {
-    Way way;
-    if (const auto known = ways_.find(ends); known != ways_.end()) way = std::move(known->second);
+  node_.addressing.find_path(node_.devices.at(device), address, kManagementQpn, kManagementQpn,
+                             [this, ends](const Result<engine::Path>& path) { end_asking(ends, path); });
+}
+
+// Sends what waits for the way, and tells those who do. One that was not found is asked for again.
+void NodeNetwork::end_asking(const Ends& ends, const Result<engine::Path>& path) {
+  Way& way = ways_.at(ends);
+  const std::vector<cm::Mad> waiting = std::exchange(way.waiting, {});
+  const std::map<std::uint32_t, Done> resolving = std::exchange(way.resolving, {});
+  for (const auto& [id, done] : resolving) resolving_.erase(id);
+  if (path) {
+    way = {*path, now() + kWayLife, false, {}, {}};
+    for (const cm::Mad& mad : waiting) outgoing_.emplace_back(*path, mad);
+  } else {
+    counters_.dropped_without_way += waiting.size();
     ways_.erase(ends);
-    if (!path) return done(path.error().code);
-    for (const cm::Mad& mad : way.waiting) outgoing_.emplace_back(*path, mad);
-    if (ways_.size() >= kMostWays)
-      std::erase_if(ways_, [](const auto& entry) { return !entry.second.is_asking; });
-    if (ways_.size() < kMostWays) ways_[ends] = {*path, now() + kWayLife, false, {}};
-    done(0);
-  };
-  node_.addressing.find_path(node_.devices.at(device), address, kManagementQpn, kManagementQpn, found);
+  }
+  for (const auto& [id, done] : resolving) done(path ? 0 : path.error().code);
 }
 
 void NodeNetwork::send(std::uint32_t device, const cm::OutgoingMad& outgoing) {
   const Ends ends{device, outgoing.ends.local, outgoing.ends.remote, outgoing.ends.traffic_class};
-  auto known = ways_.find(ends);
-  if (known != ways_.end() && known->second.is_asking) {
-    if (known->second.waiting.size() < kMostWaiting) known->second.waiting.push_back(outgoing.mad);
-    return;
+  Way* way = reserve_way(ends);
+  if (way == nullptr || (way->is_asking && way->waiting.size() >= kMostWaiting)) {
+    ++counters_.dropped_no_room;
+  } else if (!way->is_asking && way->until > now()) {
+    outgoing_.emplace_back(way->path, outgoing.mad);
+  } else {
+    way->waiting.push_back(outgoing.mad);
+    if (!way->is_asking) ask_way(ends);
   }
-  if (known != ways_.end() && known->second.until > now()) {
-    outgoing_.emplace_back(known->second.path, outgoing.mad);
-    return;
-  }
-  if (known == ways_.end() && ways_.size() >= kMostWays) {
-    std::erase_if(ways_, [](const auto& entry) { return !entry.second.is_asking; });
-    if (ways_.size() >= kMostWays) return;
-  }
-  ways_[ends] = {{}, {}, true, {outgoing.mad}};
-  ask_way(ends, [](int) {});
-  // Without a source there is no way, and nothing to wait for.
-  if (!gid_index({device, outgoing.ends.local})) ways_.erase(ends);
 }
 
 void NodeNetwork::take_received() {

@@ -28,7 +28,8 @@ class NodeNetwork final : public Network {
   [[nodiscard]] Instant now() const override;
   [[nodiscard]] Result<LocalEnd> find_local(const SocketAddress& address) const override;
   [[nodiscard]] Result<LocalEnd> find_source(const SocketAddress& dest) override;
-  void resolve(const LocalEnd& source, const wire::Gid& dest, const Done& done) override;
+  void resolve(std::uint32_t id, const LocalEnd& source, const wire::Gid& dest, const Done& done) override;
+  void stop_resolving(std::uint32_t id) override;
   [[nodiscard]] DeviceFacts facts(std::uint32_t device) const override;
   [[nodiscard]] std::optional<std::uint8_t> gid_index(const LocalEnd& end) const override;
   [[nodiscard]] cm::Manager& manager(std::uint32_t device) override { return *managers_[device]; }
@@ -42,13 +43,22 @@ class NodeNetwork final : public Network {
   // Does what is due; when it is to be called next.
   [[nodiscard]] Instant tend(Instant now);
 
+  // Messages that were not sent; those that matter are repeated.
+  struct Counters {
+    std::uint64_t dropped_without_way = 0;
+    std::uint64_t dropped_no_room = 0;  // too many wait for one way, or there are too many ways
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
  private:
   // Where messages between two addresses go. It is found anew after a while, when there is something to send.
   struct Way {
     engine::Path path;
     Instant until;
     bool is_asking = false;
+    // While it is asked for: what is sent then, and the IDs that are told.
     std::vector<cm::Mad> waiting;
+    std::map<std::uint32_t, Done> resolving;
   };
   using Ends = std::tuple<std::uint32_t, wire::Gid, wire::Gid, std::uint8_t>;  // device, GIDs, traffic class
   using Outgoing = std::pair<engine::Path, cm::Mad>;
@@ -57,7 +67,10 @@ class NodeNetwork final : public Network {
   [[nodiscard]] std::optional<LocalEnd> find_on_link(const wire::Gid& dest) const;
   [[nodiscard]] std::optional<LocalEnd> find_by_route(const RouteSource& route, const wire::Gid& dest) const;
   [[nodiscard]] std::optional<LocalEnd> find_by_gateway(const wire::Gid& dest) const;
-  void ask_way(const Ends& ends, const Done& done);
+  // The way, for something that waits for it; null: there are too many.
+  [[nodiscard]] Way* reserve_way(const Ends& ends);
+  void ask_way(const Ends& ends);
+  void end_asking(const Ends& ends, const Result<engine::Path>& path);
   void send(std::uint32_t device, const cm::OutgoingMad& outgoing);
   void flush();
 
@@ -65,6 +78,8 @@ class NodeNetwork final : public Network {
   Netlink& netlink_;
   std::vector<std::unique_ptr<cm::Manager>> managers_;  // by device
   std::map<Ends, Way> ways_;
+  std::map<std::uint32_t, Ends> resolving_;  // what IDs wait for
+  Counters counters_;
   std::vector<Outgoing> outgoing_;  // for the engine, at once
 };
 

@@ -45,8 +45,7 @@ void finish(Context& context, std::uint32_t number, std::uint32_t resolution, in
   const bool is_awaited =
       id != nullptr && id->resolution == resolution && id->state == IdState::kResolvingAddress;
   if (!is_awaited) return;
-  context.resolving.erase(number);
-  id->deadline = Instant::never();
+  context.end_resolution(*id);
   if (error == 0) {
     set_source(*id);
     id->state = IdState::kAddressResolved;
@@ -72,7 +71,7 @@ int resolve(Context& context, Id& id, const SocketAddress& source, const SocketA
   id.dest = dest;
   id.state = IdState::kResolvingAddress;
   id.deadline = context.network.now() + milliseconds(timeout_ms);
-  context.resolving.insert(id.number);
+  context.resolving.insert({id.deadline, id.number});
   const auto done = [&context, number = id.number, count = ++id.resolution](int error) {
     finish(context, number, count, error);
   };
@@ -86,7 +85,7 @@ int resolve(Context& context, Id& id, const SocketAddress& source, const SocketA
   if (dest.is_multicast()) {
     done(0);
   } else {
-    context.network.resolve(*local, remote, done);
+    context.network.resolve(id.number, *local, remote, done);
   }
   return 0;
 }
@@ -132,18 +131,12 @@ Reply resolve_route(Context& context, Channel& channel, const Request& request) 
 }
 
 Instant expire_resolutions(Context& context, Instant now) {
-  Instant next = Instant::never();
-  const std::set<std::uint32_t> all = context.resolving;
-  for (const std::uint32_t number : all) {
-    Id* id = context.find(number);
-    if (id == nullptr) continue;
-    if (id->deadline > now) {
-      next = earlier(next, id->deadline);
-      continue;
-    }
-    finish(context, number, id->resolution, ETIMEDOUT);
+  while (!context.resolving.empty() && context.resolving.begin()->first <= now) {
+    Id& id = *context.ids.at(context.resolving.begin()->second);
+    finish(context, id.number, id.resolution, ETIMEDOUT);
+    context.end_resolution(id);
   }
-  return next;
+  return context.resolving.empty() ? Instant::never() : context.resolving.begin()->first;
 }
 
 }  // namespace urdma::control::rdma_cm

@@ -201,6 +201,7 @@ TEST_F(RdmaCmTest, Resolve_InTimeOrNotAtAll) {
   EXPECT_FALSE(next_event().has_value());
   EXPECT_TRUE(expire_resolutions(context, network.time + milliseconds(2000)).is_never());
   EXPECT_EQ(static_cast<int>(expect_event(EventType::kAddressError).status), -ETIMEDOUT);
+  EXPECT_TRUE(network.resolving.empty());
   network.late(0);
   EXPECT_FALSE(next_event().has_value()) << "it came too late";
 }
@@ -265,6 +266,7 @@ TEST_F(RdmaCmTest, Resolve_OfAnIdThatHasGone) {
   network.late(0);
   EXPECT_FALSE(next_event().has_value());
   EXPECT_TRUE(context.resolving.empty());
+  EXPECT_TRUE(network.resolving.empty()) << "nothing is left of an ID";
 }
 
 TEST_F(RdmaCmTest, Query_PathAndGids) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -58,13 +59,15 @@ class FakeNetwork final : public Network {
       return fail(ENETUNREACH, "no route");
     return LocalEnd{0, ipv4(1)};
   }
-  void resolve(const LocalEnd&, const wire::Gid& dest, const Done& done) override {
+  void resolve(std::uint32_t id, const LocalEnd&, const wire::Gid& dest, const Done& done) override {
     if (dest == ipv4(99)) {
       late = done;
+      resolving.insert(id);
     } else {
       done(0);
     }
   }
+  void stop_resolving(std::uint32_t id) override { resolving.erase(id); }
   DeviceFacts facts(std::uint32_t device) const override { return {1 + device, path_mtu[device], 3}; }
   std::optional<std::uint8_t> gid_index(const LocalEnd& end) const override {
     return end.gid == ipv6(1) ? std::uint8_t{1} : std::uint8_t{0};
@@ -108,6 +111,7 @@ class FakeNetwork final : public Network {
   std::vector<std::unique_ptr<cm::Manager>> managers;
   Done late;
   bool is_cut = false;  // nothing that is sent arrives
+  std::set<std::uint32_t> resolving;  // who asked for what is late, and has not stopped
 };
 
 }  // namespace urdma::control::rdma_cm
