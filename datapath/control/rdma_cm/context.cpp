@@ -66,12 +66,16 @@ void Context::destroy(Id& id) {
   for (const JoinedGroup& group : id.groups) give_back_group_handle(group.handle);
   if (id.has_port) ports.give_back(id.space, id.source.port, id.number);
   end_resolution(id);
-  std::erase_if(offers, [&](const auto& offer) { return offer.second == id.number; });
+  withdraw_offer(id);
   if (Id* listener = find(id.listener)) --listener->waiting_requests;
   if (Channel* channel = find_channel(id.channel)) channel->ids.erase(id.number);
   numbers_.give_back(id.number - 1);
   if (--ids_of_users_[id.user] == 0) ids_of_users_.erase(id.user);
   ids.erase(id.number);
+}
+
+void Context::withdraw_offer(Id& id) {
+  if (id.ticket != 0) offers.erase(std::exchange(id.ticket, 0));
 }
 
 void Context::end_resolution(Id& id) {
@@ -214,11 +218,21 @@ void Context::drop_events_of_group(Id& id, std::uint32_t group) {
   id.events_queued -= static_cast<std::uint32_t>(dropped);
 }
 
-std::uint32_t Context::new_group_handle() {
+std::uint32_t Context::new_group_handle(const Id& id) {
   const auto number = group_handles_.take();
-  return number ? *number + 1 : 0;
+  if (!number) return 0;
+  group_owners_[*number + 1] = id.number;
+  return *number + 1;
 }
 
-void Context::give_back_group_handle(std::uint32_t handle) { group_handles_.give_back(handle - 1); }
+void Context::give_back_group_handle(std::uint32_t handle) {
+  group_owners_.erase(handle);
+  group_handles_.give_back(handle - 1);
+}
+
+Id* Context::find_group_owner(std::uint32_t handle) const {
+  const auto found = group_owners_.find(handle);
+  return found != group_owners_.end() ? find(found->second) : nullptr;
+}
 
 }  // namespace urdma::control::rdma_cm

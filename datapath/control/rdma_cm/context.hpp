@@ -134,6 +134,7 @@ struct Id {
   std::uint32_t listener = 0;          // of a request that the program has not taken
   std::uint32_t waiting_requests = 0;  // of a listener: those that its program has not taken
   std::vector<JoinedGroup> groups;
+  std::uint64_t ticket = 0;  // of its offer; 0: there is none
   // Those of the channel's that it owns, in their order: an ID goes without a look at those of others.
   std::vector<EventQueue::iterator> events;
   std::uint32_t events_queued = 0;  // of these, all but requests
@@ -188,6 +189,8 @@ class Context {
   std::set<std::pair<Instant, std::uint32_t>> resolving;  // deadline and number of those that look for a way
   // What another channel may take over, by ticket.
   std::map<std::uint64_t, std::uint32_t> offers;
+  // Lets go of the ID's offer, if there is one.
+  void withdraw_offer(Id& id);
   // Null where there is no room for another one of this user.
   [[nodiscard]] Id* add_id(Channel& channel);
   [[nodiscard]] Id* find(std::uint32_t number) const;
@@ -220,8 +223,10 @@ class Context {
   void drop_events_of_group(Id& id, std::uint32_t group);
 
   // ---- Multicast groups ----
-  [[nodiscard]] std::uint32_t new_group_handle();
+  // A handle for a group of this ID; 0: there is none left.
+  [[nodiscard]] std::uint32_t new_group_handle(const Id& id);
   void give_back_group_handle(std::uint32_t handle);
+  [[nodiscard]] Id* find_group_owner(std::uint32_t handle) const;
 
   [[nodiscard]] std::size_t connection_count() const { return connections_.size(); }
 
@@ -231,6 +236,7 @@ class Context {
 
   NumberPool numbers_{kMostNumbers};
   NumberPool group_handles_{kMostNumbers};
+  std::map<std::uint32_t, std::uint32_t> group_owners_;                           // handle: ID
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> connections_;  // device, connection: ID
   std::map<uid_t, std::uint32_t> ids_of_users_;
 

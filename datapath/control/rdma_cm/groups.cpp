@@ -39,7 +39,7 @@ Reply join_group(Context& context, Channel& channel, const Wanted& wanted) {
   error = check(*id, wanted);
   if (error != 0) return refuse(error);
   JoinedGroup group;
-  group.handle = context.new_group_handle();
+  group.handle = context.new_group_handle(*id);
   if (group.handle == 0) return refuse(ENOMEM);
   group.uid = wanted.uid;
   group.gid = wanted.address->gid;
@@ -73,18 +73,16 @@ Reply join(Context& context, Channel& channel, const Request& request) {
 
 Reply leave(Context& context, Channel& channel, const Request& request) {
   const std::uint32_t handle = request.read<rdma_ucm_destroy_id>().id;
-  for (const std::uint32_t number : channel.ids) {
-    Id& id = *context.ids.at(number);
-    const auto group = std::find_if(id.groups.begin(), id.groups.end(),
-                                    [&](const JoinedGroup& each) { return each.handle == handle; });
-    if (group == id.groups.end()) continue;
-    context.drop_events_of_group(id, handle);
-    const rdma_ucm_destroy_id_resp response{group->events_reported};
-    context.give_back_group_handle(handle);
-    id.groups.erase(group);
-    return reply_of(response);
-  }
-  return refuse(ENOENT);
+  Id* id = context.find_group_owner(handle);
+  if (id == nullptr) return refuse(ENOENT);
+  if (id->channel != channel.key) return refuse(EINVAL);
+  const auto group = std::find_if(id->groups.begin(), id->groups.end(),
+                                  [&](const JoinedGroup& each) { return each.handle == handle; });
+  context.drop_events_of_group(*id, handle);
+  const rdma_ucm_destroy_id_resp response{group->events_reported};
+  context.give_back_group_handle(handle);
+  id->groups.erase(group);
+  return reply_of(response);
 }
 
 }  // namespace urdma::control::rdma_cm

@@ -158,6 +158,7 @@ Reply listen(Context& context, Channel& channel, const Request& request) {
   if (error == 0) error = context.ports.check_listen(id->space, user);
   if (error != 0) return refuse(error);
   id->state = IdState::kListening;
+  context.ports.note_listener(id->space, id->source.port, id->number);
   return {};
 }
 
@@ -178,9 +179,12 @@ Reply offer_id(Context& context, Channel& channel, const Request& request) {
   int error = 0;
   Id* id = context.find(channel, request.read<abi::rdma_cm::OfferId>().id, error);
   if (id == nullptr) return refuse(error);
-  std::erase_if(context.offers, [&](const auto& offer) { return offer.second == id->number; });
-  const abi::rdma_cm::OfferIdResponse response{context.random()};
-  context.offers[response.ticket] = id->number;
+  context.withdraw_offer(*id);
+  do {
+    id->ticket = context.random();
+  } while (id->ticket == 0 || context.offers.contains(id->ticket));
+  context.offers[id->ticket] = id->number;
+  const abi::rdma_cm::OfferIdResponse response{id->ticket};
   return reply_of(response);
 }
 
@@ -192,7 +196,7 @@ Reply migrate_id(Context& context, Channel& channel, const Request& request) {
   const auto offer = context.offers.find(ticket);
   Id* id = offer != context.offers.end() && offer->second == body.id ? context.find(body.id) : nullptr;
   if (id == nullptr || id->user != channel.peer.uid) return refuse(EINVAL);
-  context.offers.erase(offer);
+  context.withdraw_offer(*id);
   context.move_to_channel(*id, channel);
   return reply_of(rdma_ucm_migrate_resp{id->events_reported});
 }

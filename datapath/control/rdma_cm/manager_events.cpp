@@ -49,8 +49,8 @@ Id* find_listener(const Context& context, const Incoming& incoming, const wire::
   const auto port = static_cast<std::uint16_t>(incoming.service.value & kPortMask);
   Id* general = nullptr;
   if (incoming.service.value >> 32 != 0) return nullptr;
-  for (const PortUser& user : context.ports.users(space, port)) {
-    Id* listener = context.find(user.id);
+  for (const std::uint32_t number : context.ports.listeners(space, port)) {
+    Id* listener = context.find(number);
     if (listener == nullptr || !accepts(*listener, incoming, header)) continue;
     if (!listener->source.is_of_all_devices()) return listener;
     if (general == nullptr) general = listener;

@@ -5,20 +5,29 @@
 #include <cerrno>
 
 namespace urdma::control::rdma_cm {
-namespace {
 
-int check(std::span<const PortUser> others, const PortUser& user, bool reuses_address) {
-  for (const PortUser& other : others) {
-    if (other.id == user.id || (reuses_address && other.reuses_address)) continue;
-    const bool are_apart = user.is_family_only && other.is_family_only;
-    if (are_apart && user.address.family != other.address.family) continue;
-    if (user.address.is_of_all_devices() || other.address.is_of_all_devices()) return EADDRNOTAVAIL;
-    if (user.address.has_same_address(other.address)) return EADDRINUSE;
-  }
-  return 0;
+PortTable::Kind::Kind(const PortUser& user)
+    : family(user.address.family),
+      is_of_all_devices(user.address.is_of_all_devices()),
+      reuses_address(user.reuses_address),
+      is_family_only(user.is_family_only) {
+  if (is_of_all_devices) return;
+  gid = user.address.gid;
+  scope = user.address.scope;
 }
 
-}  // namespace
+void PortTable::Port::add(const PortUser& user) {
+  const Kind kind(user);
+  users.emplace(user.id, kind);
+  ++kinds[kind];
+}
+
+void PortTable::Port::remove(std::uint32_t id) {
+  const auto found = users.find(id);
+  if (found == users.end()) return;
+  if (const auto kind = kinds.find(found->second); --kind->second == 0) kinds.erase(kind);
+  users.erase(found);
+}
 
 PortTable::PortTable(std::uint16_t first, std::uint16_t last, std::uint32_t seed)
     : first_(first), count_(static_cast<std::uint16_t>(last - first + 1)), next_(seed % count_) {}
@@ -33,43 +42,62 @@ int PortTable::find_free(PortSpace space, std::uint16_t& port) {
   return EADDRNOTAVAIL;
 }
 
-int PortTable::take(PortSpace space, PortUser& user) {
-  if (user.address.port == 0) {
-    if (const int error = find_free(space, user.address.port); error != 0) return error;
-  } else if (const int error = check(users(space, user.address.port), user, user.reuses_address);
-             error != 0) {
-    return error;
+int PortTable::check(PortSpace space, const PortUser& user, bool reuses_address) const {
+  const auto port = ports_.find({space, user.address.port});
+  if (port == ports_.end()) return 0;
+  const Kind wanted(user);
+  const auto own = port->second.users.find(user.id);
+  for (const auto& [kind, count] : port->second.kinds) {
+    const bool is_itself = count == 1 && own != port->second.users.end() && own->second == kind;
+    if (is_itself || (reuses_address && kind.reuses_address)) continue;
+    if (wanted.is_family_only && kind.is_family_only && wanted.family != kind.family) continue;
+    if (wanted.is_of_all_devices || kind.is_of_all_devices) return EADDRNOTAVAIL;
+    const bool is_same = wanted.family == kind.family && wanted.gid == kind.gid && wanted.scope == kind.scope;
+    if (is_same) return EADDRINUSE;
   }
-  std::vector<PortUser>& all = ports_[{space, user.address.port}];
-  if (all.empty() && is_given(user.address.port)) ++taken_[space];
-  all.push_back(user);
   return 0;
 }
 
-int PortTable::check_listen(PortSpace space, const PortUser& user) const {
-  return check(users(space, user.address.port), user, false);
+int PortTable::take(PortSpace space, PortUser& user) {
+  if (user.address.port == 0) {
+    if (const int error = find_free(space, user.address.port); error != 0) return error;
+  } else if (const int error = check(space, user, user.reuses_address); error != 0) {
+    return error;
+  }
+  Port& port = ports_[{space, user.address.port}];
+  if (port.users.empty() && is_given(user.address.port)) ++taken_[space];
+  port.add(user);
+  return 0;
+}
+
+int PortTable::check_listen(PortSpace space, const PortUser& user) const { return check(space, user, false); }
+
+void PortTable::note_listener(PortSpace space, std::uint16_t port, std::uint32_t id) {
+  const auto found = ports_.find({space, port});
+  if (found != ports_.end()) found->second.listeners.push_back(id);
 }
 
 void PortTable::change(PortSpace space, const PortUser& user) {
   const auto found = ports_.find({space, user.address.port});
-  if (found == ports_.end()) return;
-  for (PortUser& each : found->second) {
-    if (each.id == user.id) each = user;
-  }
+  if (found == ports_.end() || !found->second.users.contains(user.id)) return;
+  found->second.remove(user.id);
+  found->second.add(user);
 }
 
 void PortTable::give_back(PortSpace space, std::uint16_t port, std::uint32_t id) {
   const auto found = ports_.find({space, port});
   if (found == ports_.end()) return;
-  std::erase_if(found->second, [&](const PortUser& user) { return user.id == id; });
-  if (!found->second.empty()) return;
+  found->second.remove(id);
+  std::erase(found->second.listeners, id);
+  if (!found->second.users.empty()) return;
   ports_.erase(found);
   if (is_given(port)) --taken_[space];
 }
 
-std::span<const PortUser> PortTable::users(PortSpace space, std::uint16_t port) const {
+std::span<const std::uint32_t> PortTable::listeners(PortSpace space, std::uint16_t port) const {
   const auto found = ports_.find({space, port});
-  return found != ports_.end() ? std::span<const PortUser>(found->second) : std::span<const PortUser>();
+  return found != ports_.end() ? std::span<const std::uint32_t>(found->second.listeners)
+                               : std::span<const std::uint32_t>();
 }
 
 }  // namespace urdma::control::rdma_cm

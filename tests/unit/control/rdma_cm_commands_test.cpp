@@ -353,6 +353,9 @@ TEST_F(RdmaCmTest, Join_TellsTheGroup) {
   EXPECT_EQ(event.param.ud.qp_num, 0xFFFFFFU);
   EXPECT_EQ(event.param.ud.qkey, 0x01234567U);
   EXPECT_EQ(std::memcmp(event.param.ud.ah_attr.grh.dgid, group.gid.data(), 16), 0);
+  const rdma_ucm_destroy_id leave{0, joined.id, 0};
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_LEAVE_MCAST, leave, kRoom, make_channel()).error, EINVAL)
+      << "the group is another channel's";
   const auto left = body_of<rdma_ucm_destroy_id_resp>(
       run(RDMA_USER_CM_CMD_LEAVE_MCAST, rdma_ucm_destroy_id{0, joined.id, 0}));
   EXPECT_EQ(left.events_reported, 1U);
@@ -425,10 +428,12 @@ TEST_F(RdmaCmTest, DestroyId_OfManyWithEventsTakesNoTime) {
   for (std::uint32_t i = 0; i < kMany; ++i) {
     all.push_back(create());
     ASSERT_EQ(resolve(all.back(), address_of(ipv4(20), 7)), 0);
+    ASSERT_EQ(run(abi::rdma_cm::kOfferId, abi::rdma_cm::OfferId{all.back()}).error, 0);
   }
   EXPECT_EQ(channel->events.size(), kMany);
   for (const std::uint32_t id : all) context.destroy(*context.find(id));
   EXPECT_TRUE(channel->events.empty());
+  EXPECT_TRUE(context.offers.empty());
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
 }
 
@@ -450,6 +455,19 @@ TEST_F(RdmaCmTest, MigrateId_TakesItsEventsAlong) {
   EXPECT_EQ(destroy(id).error, EINVAL) << "it is of the other channel now";
   EXPECT_EQ(run(RDMA_USER_CM_CMD_MIGRATE_ID, move, kRoom, other, bytes_of_value(offer.ticket)).error, EINVAL)
       << "a ticket is of one use";
+}
+
+TEST_F(RdmaCmTest, OfferId_TheLastOneCounts) {
+  const std::uint32_t id = create();
+  Channel* other = make_channel();
+  std::array<std::uint64_t, 2> tickets{};
+  for (std::uint64_t& ticket : tickets)
+    ticket =
+        body_of<abi::rdma_cm::OfferIdResponse>(run(abi::rdma_cm::kOfferId, abi::rdma_cm::OfferId{id})).ticket;
+  EXPECT_EQ(context.offers.size(), 1U);
+  const rdma_ucm_migrate_id move{0, id, 0};
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_MIGRATE_ID, move, kRoom, other, bytes_of_value(tickets[0])).error, EINVAL);
+  EXPECT_EQ(run(RDMA_USER_CM_CMD_MIGRATE_ID, move, kRoom, other, bytes_of_value(tickets[1])).error, 0);
 }
 
 TEST_F(RdmaCmTest, MigrateId_AListenersRequestsGoAlong) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
 
 namespace urdma::control::rdma_cm {
 namespace {
@@ -61,7 +62,8 @@ TEST(PortTable, Take_TheSameAddressAgain) {
   EXPECT_EQ(table.take(PortSpace::kTcp, third), 0) << "another address";
   table.give_back(PortSpace::kTcp, 7, 1);
   EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
-  EXPECT_EQ(table.users(PortSpace::kTcp, 7).size(), 2U);
+  PortUser fourth = user(4, here(2), 7);
+  EXPECT_EQ(table.take(PortSpace::kTcp, fourth), EADDRINUSE) << "the others still have theirs";
 }
 
 TEST(PortTable, Take_AllAddresses) {
@@ -101,6 +103,46 @@ TEST(PortTable, CheckListen_ReusedAddressesHaveOneListener) {
   table.give_back(PortSpace::kTcp, 7, 2);
   EXPECT_EQ(table.check_listen(PortSpace::kTcp, first), 0);
   table.give_back(PortSpace::kTcp, 7, 1);
+  EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(PortTable, Listeners_AreThoseWhoSaidSo) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, here(1), 7);
+  PortUser second = user(2, here(2), 7);
+  for (PortUser* each : {&first, &second}) ASSERT_EQ(table.take(PortSpace::kTcp, *each), 0);
+  EXPECT_TRUE(table.listeners(PortSpace::kTcp, 7).empty());
+  table.note_listener(PortSpace::kTcp, 7, 2);
+  ASSERT_EQ(table.listeners(PortSpace::kTcp, 7).size(), 1U);
+  EXPECT_EQ(table.listeners(PortSpace::kTcp, 7)[0], 2U);
+  EXPECT_TRUE(table.listeners(PortSpace::kUdp, 7).empty());
+  table.give_back(PortSpace::kTcp, 7, 2);
+  EXPECT_TRUE(table.listeners(PortSpace::kTcp, 7).empty());
+}
+
+TEST(PortTable, Change_IsWhatOthersAreJudgedBy) {
+  PortTable table(100, 200, 0);
+  PortUser first = user(1, here(1), 7);
+  PortUser second = user(2, here(1), 7, true);
+  ASSERT_EQ(table.take(PortSpace::kTcp, first), 0);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), EADDRINUSE);
+  first.reuses_address = true;
+  table.change(PortSpace::kTcp, first);
+  EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
+}
+
+// 30,000 IDs may have one port, on addresses of 127.0.0.0/8 for all that it costs.
+TEST(PortTable, Take_CostsTheSameHoweverManyHaveThePort) {
+  constexpr std::uint32_t kUsers = 30'000;
+  PortTable table(100, 200, 0);
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint32_t id = 1; id <= kUsers; ++id) {
+    PortUser each = user(id, address_of(wire::gid_from_ipv4(0x7F000000U + id), 0), 7, true);
+    ASSERT_EQ(table.take(PortSpace::kTcp, each), 0);
+    ASSERT_EQ(table.check_listen(PortSpace::kTcp, each), id == 1 ? 0 : EADDRNOTAVAIL);
+  }
+  for (std::uint32_t id = 1; id <= kUsers; ++id) table.give_back(PortSpace::kTcp, 7, id);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
   EXPECT_EQ(table.size(), 0U);
 }
 
