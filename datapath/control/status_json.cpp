@@ -130,7 +130,8 @@ Json describe_engine(const Node& node, std::uint32_t index, const EngineView& vi
   }
   Json unsent = {{"no source address", counters.unsent_no_source},
                  {"no interface", counters.unsent_no_port},
-                 {"too long", counters.unsent_too_long}};
+                 {"too long", counters.unsent_too_long},
+                 {"management datagram", counters.unsent_management}};
   return {{"realtime", node.engine.runs_realtime(index)},
           {"qps", view.qps},
           {"loops", counters.loops},
@@ -273,6 +274,8 @@ Json describe_connection_manager(const Node& node, const rdma_cm::Service& servi
                        {"messages_sent", sum(counters.sent)},
                        {"messages_received", sum(counters.received)},
                        {"repeated", counters.repeated},
+                       {"given_up", counters.given_up},
+                       {"not_sent", counters.not_sent},
                        {"duplicates", counters.duplicates},
                        {"malformed", counters.malformed},
                        {"unmatched", counters.unmatched},
@@ -283,6 +286,9 @@ Json describe_connection_manager(const Node& node, const rdma_cm::Service& servi
           {"listeners", summary.listeners},
           {"connections", summary.connections},
           {"ignored_messages", summary.ignored_messages},
+          {"lost_events", summary.lost_events},
+          {"dropped_without_way", network.counters().dropped_without_way},
+          {"dropped_no_room", network.counters().dropped_no_room},
           {"devices", std::move(devices)}};
 }
 

@@ -37,6 +37,7 @@ struct Counters {
   std::uint64_t unsent_no_source = 0;
   std::uint64_t unsent_no_port = 0;
   std::uint64_t unsent_too_long = 0;
+  std::uint64_t unsent_management = 0;   // datagrams of QP 1: no buffer, or a port that takes nothing
   std::uint64_t dropped_no_receive = 0;  // of an unreliable QP, whose receives were used up for too long
   std::uint64_t dropped_no_group = 0;    // to a multicast group without a QP here
   std::array<std::uint64_t, 8> dropped_by_parse{};  // indexed by wire::ParseError

@@ -70,7 +70,7 @@ void Engine::Loop::take_datagram(PortState& port, wire::FrameView& view, rte_mbu
   if (std::find(port.gids.begin(), port.gids.end(), view.dest_gid) == port.gids.end()) {
     ++counters.dropped_wrong_address;
   } else if (view.headers.dest_qp == kManagementQpn) {
-    hear_management(port_index, view);
+    hear_management(port_index, view, origin);
   } else {
     qp = own_qp(view.headers.dest_qp.value);
     if (qp != nullptr && (!qp->is_datagram() || qp->config().port != port_index)) qp = nullptr;

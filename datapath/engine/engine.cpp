@@ -103,6 +103,9 @@ void Engine::stop() {
   }
   for (const auto& loop : common_->loops) {
     if (loop->thread.joinable()) loop->thread.join();
+  }
+  // Only now does nobody give anything to another one.
+  for (const auto& loop : common_->loops) {
     if (loop->spare_frame != nullptr) io::free_frame(std::exchange(loop->spare_frame, nullptr));
     loop->drain_inbox();
   }

@@ -103,7 +103,7 @@ class Engine {
   // The next message of address resolution; the control eventfd tells of it. Few a second, whatever comes in.
   [[nodiscard]] std::optional<Heard> next_heard();
   // The next datagram to QP 1 of one of the engine's ports; the control eventfd tells of it. A flood of them
-  // is cut off: kMostManagementPerSecond.
+  // is cut off: kMostManagementPerSecond. To be called until there is none.
   [[nodiscard]] std::optional<ManagementDatagram> next_management();
   [[nodiscard]] std::uint32_t count() const;  // of threads
   [[nodiscard]] bool runs_realtime(std::uint32_t index) const;

@@ -144,7 +144,7 @@ struct Engine::Loop {
   // ---- management.cpp ----
   [[nodiscard]] Status make_management_ring();
   // A datagram for QP 1, to an address of the port.
-  void hear_management(std::uint32_t port, const wire::FrameView& view);
+  void hear_management(std::uint32_t port, const wire::FrameView& view, Origin origin);
   // ---- datagram.cpp ----
   void send_datagram(Qp& qp, const transport::TxPacket& packet);
   void launch_datagram(rte_mbuf* frame, const Route& route);
@@ -271,6 +271,7 @@ struct Engine::Loop {
   RateLimit hearing{kMostHeardPerSecond, kMostHeardAtOnce};
   rte_ring* management = nullptr;  // to the control thread: ManagementDatagram
   RateLimit managing{kMostManagementPerSecond, kMostManagementAtOnce};
+  std::atomic<bool> is_management_told{false};  // set with the eventfd; the control thread takes it back
   std::uint32_t management_sent = 0;
   std::vector<Qp*> ready;
   std::vector<Qp*> serving;                  // the ready list of this round

@@ -117,7 +117,11 @@ void Context::queue(Id& owner, Channel& channel, const QueuedEvent& event) {
 
 void Context::post(Id& id, const rdma_ucm_event_resp& body, std::uint32_t group) {
   Channel* channel = find_channel(id.channel);
-  if (channel == nullptr || id.uid == 0 || id.events_queued >= kMostWaitingEvents) return;
+  if (channel == nullptr || id.uid == 0) return;
+  if (id.events_queued >= kMostWaitingEvents) {
+    ++lost_events;
+    return;
+  }
   ++id.events_queued;
   queue(id, *channel, {id.number, 0, group, body});
 }

@@ -220,6 +220,7 @@ class Context {
   // What waits for the ID's program goes along to another channel, in its order, with the requests in it.
   void move_to_channel(Id& id, Channel& to);
   void drop_events_of(Id& id);
+  std::uint64_t lost_events = 0;  // of IDs whose programs took none of very many
   void drop_events_of_group(Id& id, std::uint32_t group);
 
   // ---- Multicast groups ----

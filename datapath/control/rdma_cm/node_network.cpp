@@ -19,6 +19,7 @@ namespace {
 constexpr Duration kWayLife = seconds(5);
 constexpr std::size_t kMostWays = 4096;
 constexpr std::size_t kMostWaiting = 64;  // messages for one way; they are repeated
+constexpr std::size_t kMostAtOnce = 64;   // datagrams that engines stand still for
 constexpr std::uint8_t kRate10Gbps = 3;
 
 bool is_ipv4(const wire::Gid& gid) { return wire::is_ipv4_mapped(gid); }
@@ -250,16 +251,19 @@ void NodeNetwork::pump(const OnEvent& on_event) {
   flush();
 }
 
+// Meanwhile no engine does anything else.
 void NodeNetwork::flush() {
   if (outgoing_.empty()) return;
-  const std::vector<Outgoing> all = std::exchange(outgoing_, {});
+  const auto end = outgoing_.begin() + static_cast<std::ptrdiff_t>(std::min(outgoing_.size(), kMostAtOnce));
   node_.engine.run([&] {
-    for (const auto& [path, mad] : all) node_.engine.send_management(path, mad);
+    for (auto each = outgoing_.begin(); each != end; ++each)
+      node_.engine.send_management(each->first, each->second);
   });
+  outgoing_.erase(outgoing_.begin(), end);
 }
 
 Instant NodeNetwork::tend(Instant now) {
-  Instant next = Instant::never();
+  Instant next = outgoing_.empty() ? Instant::never() : now;
   for (const auto& manager : managers_) {
     if (manager->next_deadline() <= now) manager->on_deadline(now);
     next = earlier(next, manager->next_deadline());

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,7 +37,8 @@ class NodeNetwork final : public Network {
 
   // Takes what has come to QP 1.
   void take_received();
-  // Sends what the managers have to send, and hands their events on. Whatever calls a manager has this called
+  // Sends what the managers have to send, but not too much at once: tend() says when there is more. Hands
+  // their events on. Whatever calls a manager has this called
   // before the control thread sleeps.
   using OnEvent = std::function<void(std::uint32_t device, const cm::Event& event)>;
   void pump(const OnEvent& on_event);
@@ -80,7 +82,7 @@ class NodeNetwork final : public Network {
   std::map<Ends, Way> ways_;
   std::map<std::uint32_t, Ends> resolving_;  // what IDs wait for
   Counters counters_;
-  std::vector<Outgoing> outgoing_;  // for the engine, at once
+  std::deque<Outgoing> outgoing_;  // for the engine
 };
 
 }  // namespace urdma::control::rdma_cm

@@ -115,8 +115,8 @@ Service::Summary Service::summary() const {
   const auto listeners = std::count_if(context_.ids.begin(), context_.ids.end(), [](const auto& entry) {
     return entry.second->state == IdState::kListening;
   });
-  return {context_.channels.size(), context_.ids.size(), static_cast<std::size_t>(listeners),
-          context_.connection_count(), ignored_messages_};
+  return {context_.channels.size(),    context_.ids.size(),  static_cast<std::size_t>(listeners),
+          context_.connection_count(), context_.lost_events, ignored_messages_};
 }
 
 }  // namespace urdma::control::rdma_cm

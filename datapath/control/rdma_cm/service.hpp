@@ -36,6 +36,7 @@ class Service {
     std::size_t ids = 0;
     std::size_t listeners = 0;
     std::size_t connections = 0;
+    std::uint64_t lost_events = 0;
     std::uint64_t ignored_messages = 0;  // that brought no socket for an answer
   };
   [[nodiscard]] Summary summary() const;

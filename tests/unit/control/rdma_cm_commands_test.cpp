@@ -420,6 +420,15 @@ TEST_F(RdmaCmTest, GetEvent_TokensAreFew) {
   EXPECT_EQ(tokens(), 1) << "another one for the one that was taken";
 }
 
+TEST_F(RdmaCmTest, Post_WhatIsLostIsCounted) {
+  constexpr std::uint64_t kMost = 64;
+  const std::uint32_t id = create();
+  for (std::uint64_t i = 0; i < kMost + 3; ++i)
+    context.post(*context.find(id), Context::event_of(*context.find(id), EventType::kAddressChange, 0));
+  EXPECT_EQ(channel->events.size(), kMost);
+  EXPECT_EQ(context.lost_events, 3U);
+}
+
 // A program of many IDs that dies must not keep the others waiting: each goes without a look at the rest.
 TEST_F(RdmaCmTest, DestroyId_OfManyWithEventsTakesNoTime) {
   constexpr std::uint32_t kMany = 20'000;

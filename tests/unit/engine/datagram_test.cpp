@@ -1,6 +1,8 @@
 // Tests of datagrams on an engine: inside the node and in frames, what is dropped, and multicast.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <list>
@@ -70,6 +72,14 @@ class EngineDatagramTest : public EngineTest, public ::testing::WithParamInterfa
     Counters counters;
     engine_->run([&] { counters = engine_->counters(); });
     return counters;
+  }
+  // How often the control thread was told of something since the last call.
+  [[nodiscard]] std::uint64_t told() const {
+    pollfd waiting{reports_, POLLIN, 0};
+    std::uint64_t count = 0;
+    if (::poll(&waiting, 1, 0) != 1) return 0;
+    EXPECT_EQ(::read(reports_, &count, sizeof count), static_cast<ssize_t>(sizeof count));
+    return count;
   }
   template <typename Condition>
   bool wait_until(Condition condition) {
@@ -177,6 +187,33 @@ TEST_P(EngineDatagramTest, Management_FloodIsCutOff) {
   EXPECT_TRUE(wait_until([](const Counters& seen) {
     return seen.management_received + seen.dropped_management == kFlood && seen.dropped_management > 0;
   }));
+}
+
+// What a program leaves behind that had 10,000 connections on this node is no flood.
+TEST_P(EngineDatagramTest, Management_OfThisNodeIsHeardWhateverItIs) {
+  const std::array<std::uint8_t, kManagementBytes> bytes{};
+  constexpr std::uint64_t kRounds = 3 * kMostManagementAtOnce / 64;
+  std::uint64_t heard = 0;
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    engine_->run([&] {
+      for (int i = 0; i < 64; ++i) engine_->send_management(path(true), bytes);
+    });
+    while (engine_->next_management()) ++heard;
+  }
+  EXPECT_EQ(heard, kRounds * 64);
+  EXPECT_EQ(counters().dropped_management, 0U);
+}
+
+TEST_P(EngineDatagramTest, Management_IsToldOfOnceUntilItIsTaken) {
+  const std::array<std::uint8_t, kManagementBytes> bytes{};
+  (void)told();
+  for (int round = 0; round < 3; ++round) {
+    engine_->run([&] {
+      for (int i = 0; i < 64; ++i) engine_->send_management(path(true), bytes);
+    });
+    EXPECT_EQ(told(), 1U);
+    while (engine_->next_management()) continue;
+  }
 }
 
 TEST_P(EngineDatagramTest, Handle_OfNobodyOrAnotherDomainFailsTheRequest) {
