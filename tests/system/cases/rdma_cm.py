@@ -193,6 +193,48 @@ def many(place, *options):
     connect(place, [program, '-p', port, *options[:2]], [program, '-p', port, *options, place.host])
 
 
+# Makes an ID, has it look for an address that nobody has, and destroys it at once, so many times; commands as in
+# <rdma/rdma_user_cm.h>.
+RESOLVE_STORM = """
+import ctypes, os, socket, struct, sys
+channel = os.open('/dev/infiniband/rdma_cm', os.O_RDWR)
+answer = ctypes.create_string_buffer(4)
+def command(number, body, room=0):
+    os.write(channel, struct.pack('=IHH', number, len(body), room) + body)
+def address(text):
+    return struct.pack('=H2x4s20x', socket.AF_INET, socket.inet_aton(text))
+for i in range(int(sys.argv[1])):
+    command(0, struct.pack('=QQHB5x', i + 1, ctypes.addressof(answer), 0x0106, 2), 4)
+    number = struct.unpack('=I', answer.raw)[0]
+    command(3, bytes(28) + address(sys.argv[2]) + struct.pack('=II', number, 60000))
+    command(1, struct.pack('=QI4x', ctypes.addressof(answer), number), 4)
+"""
+
+
+def resident_kib(pid):
+    with open(f'/proc/{pid}/status', encoding='ascii') as status:
+        return int(re.search(r'^VmRSS:\s+(\d+) kB$', status.read(), re.MULTILINE).group(1))
+
+
+def resolve_storm(place, count=20000):
+    """Resolutions go with their IDs, and cost one question however many there are: the daemon neither grows nor halts."""
+    daemon = place.client.daemon()
+    place.client.run('python3', '-c', RESOLVE_STORM, 100, '192.0.2.77').expect_success(PAIR_LIMIT_S, 'first ')
+    before = resident_kib(daemon)
+    storm = place.client.run('python3', '-c', RESOLVE_STORM, count, '192.0.2.77')
+    slowest_s = 0
+    end_s = time.monotonic() + PAIR_LIMIT_S
+    while not storm.has_ended() and time.monotonic() < end_s:
+        asked_at = time.monotonic()
+        place.client.status()
+        slowest_s = max(slowest_s, time.monotonic() - asked_at)
+        time.sleep(0.1)
+    storm.expect_success(PAIR_LIMIT_S, 'storm ')
+    grown = resident_kib(daemon) - before
+    check(grown < 2048, f'the daemon has grown by {grown} KiB')
+    check(slowest_s < 1, f'a status took {slowest_s:.2f} s')
+
+
 def nothing_left(place):
     """Neither IDs nor channels outlive their programs."""
     for node in {place.server, place.client}:
@@ -235,5 +277,6 @@ def groups(_large):
             group.add('nothing-left-of-many', nothing_left)
         yield group
     group = Group('veth-1500/rdma_cm', lambda: two_nodes(1500))
+    group.add('resolve-storm', resolve_storm)
     add_cases(group)
     yield group
