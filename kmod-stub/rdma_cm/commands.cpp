@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <atomic>
+
+#include "interpose/device_socket.hpp"
 #include "interpose/libc.hpp"
 #include "interpose/raw.hpp"
 #include "rdma_cm/channel.hpp"
@@ -231,6 +234,12 @@ bool response_offset(std::uint32_t command, std::size_t& offset) {
   }
 }
 
+void complain_about_version() {
+  static constinit std::atomic<bool> has_complained = false;
+  complain_once(has_complained,
+                "this program was started with another version of urdma than the daemon's: start it anew");
+}
+
 // Sets where the answer goes to.
 long find_response(std::size_t room_bytes, Question& question) {
   std::size_t offset = 0;
@@ -277,6 +286,7 @@ long execute_channel_command(int channel, const void* bytes, std::size_t size) {
   const Exchange exchange{question.command, question.body, question.body_bytes, question.response,
                           question.response_bytes};
   if (result == 0) note_success(channel, exchange);
+  if (result == -EPROTO) complain_about_version();
   if (result == -EIO && is_abandoned(channel)) result = execute_abandoned(channel, exchange);
   return result < 0 ? result : static_cast<long>(size);
 }

@@ -122,6 +122,15 @@ TEST_F(Channel, Write_UnknownCommandsGoToTheDaemon) {
   }
 }
 
+TEST_F(Channel, Write_ToADaemonOfAnotherVersionIsExplainedOnce) {
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(command(fd_, 62, rdma_ucm_listen{1, 1}), -EPROTO);
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::size_t found = said.find("another version");
+  EXPECT_NE(found, std::string::npos) << said;
+  EXPECT_EQ(said.find("another version", found + 1), std::string::npos) << said;
+}
+
 TEST_F(Channel, Write_LengthsThatTheBytesDoNotHold) {
   const Written<rdma_ucm_listen> longer{{RDMA_USER_CM_CMD_LISTEN, sizeof(rdma_ucm_listen) + 1, 0}, {1, 1}};
   EXPECT_EQ(::write(fd_, &longer, sizeof(longer)), -1);

@@ -64,6 +64,10 @@ bool FakeChannel::carry_out(std::span<const char> message, int answer) {
   const auto command = take<cm::Command>(message);
   const auto body = message.subspan(sizeof(command), command.body_bytes);
   const auto extra = message.subspan(sizeof(command) + command.body_bytes);
+  if (command.command == 62) {
+    answer_with(answer, EPROTO);
+    return true;
+  }
   switch (command.command) {
     case RDMA_USER_CM_CMD_CREATE_ID: {
       const rdma_ucm_create_id_resp made{static_cast<std::uint32_t>(take<rdma_ucm_create_id>(body).uid)};

@@ -7,6 +7,7 @@
 //  GET_EVENT    an event with the bytes of room that there is as its status, or EAGAIN where there is none
 //  SET_OPTION   the error is the first byte of the value
 //  offer, MIGRATE_ID  the ticket is 77, and what is told is the ticket that came
+//  62           EPROTO: it is of another version
 //  DISCONNECT   the daemon dies: the channel is closed without an answer
 // One thread.
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only

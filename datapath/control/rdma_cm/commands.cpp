@@ -61,14 +61,17 @@ std::optional<Request> parse_request(std::span<const std::byte> message) {
   abi::rdma_cm::Command header;
   if (message.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, message.data(), sizeof(header));
+  if (header.protocol != abi::rdma_cm::kProtocol)
+    return Request{header.command, {}, {}, header.response_bytes, header.protocol};
   const std::span<const std::byte> rest = message.subspan(sizeof(header));
   if (header.body_bytes > rest.size() || header.extra_bytes != rest.size() - header.body_bytes)
     return std::nullopt;
   return Request{header.command, rest.first(header.body_bytes), rest.subspan(header.body_bytes),
-                 header.response_bytes};
+                 header.response_bytes, header.protocol};
 }
 
 Reply execute(Context& context, Channel& channel, const Request& request) {
+  if (request.protocol != abi::rdma_cm::kProtocol) return refuse(EPROTO);
   const auto rule = std::find_if(kRules.begin(), kRules.end(),
                                  [&](const Rule& each) { return each.command == request.command; });
   if (rule == kRules.end()) return refuse(request.command == RDMA_USER_CM_CMD_GET_OPTION ? ENOSYS : EINVAL);

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "datapath/control/rdma_cm/context.hpp"
+#include "urdma/abi/rdma_cm.hpp"
 
 namespace urdma::control::rdma_cm {
 
@@ -20,6 +21,7 @@ struct Request {
   std::span<const std::byte> body;
   std::span<const std::byte> extra;
   std::uint32_t response_bytes = 0;
+  std::uint32_t protocol = abi::rdma_cm::kProtocol;
 
   // The structure, zeros where it is shorter than ours.
   template <typename Body>
@@ -30,7 +32,8 @@ struct Request {
   }
 };
 
-// What a message on a channel says (urdma/abi/rdma_cm.hpp); nothing: it is no command.
+// What a message on a channel says (urdma/abi/rdma_cm.hpp); nothing: it is no command. Of one of another
+// version, only that.
 [[nodiscard]] std::optional<Request> parse_request(std::span<const std::byte> message);
 
 // Carries it out. The answer is no longer than the request has room for.

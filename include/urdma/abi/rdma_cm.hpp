@@ -25,6 +25,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "urdma/abi/version.hpp"
+
 namespace urdma::abi::rdma_cm {
 
 inline constexpr const char* kDevice = "rdma_cm";  // the socket in the node's device directory
@@ -41,13 +43,18 @@ inline constexpr std::uint32_t kOfferId = 0x1000;
 // is not so. Body: ReturnTokens.
 inline constexpr std::uint32_t kReturnTokens = 0x1001;
 
+// Whose commands these are, so that a program that outlives its daemon is not taken for another one: the
+// answer is EPROTO.
+inline constexpr std::uint32_t kProtocol = 0x7572'0000 | kVersion;
+
 struct Command {
   std::uint32_t command;         // RDMA_USER_CM_CMD_..., or kOfferId
   std::uint32_t body_bytes;      // of the structure as the program wrote it, whose pointers are ignored
   std::uint32_t extra_bytes;     // behind it: SET_OPTION: the value; MIGRATE_ID: the ticket (8)
   std::uint32_t response_bytes;  // room for the response
+  std::uint32_t protocol = kProtocol;
 };
-static_assert(sizeof(Command) == 16);
+static_assert(sizeof(Command) == 20);
 
 struct Answer {
   std::uint32_t error;           // 0 or a positive errno

@@ -184,6 +184,21 @@ TEST_F(RdmaCmServiceTest, Message_WithoutAWayToAnswerIsIgnored) {
   EXPECT_EQ(ask(program.get(), command), 0);
 }
 
+TEST_F(RdmaCmServiceTest, Command_OfAnotherVersionIsRefused) {
+  auto command = create_command();
+  abi::rdma_cm::Command header{};
+  std::memcpy(&header, command.data(), sizeof(header));
+  ++header.protocol;
+  std::memcpy(command.data(), &header, sizeof(header));
+  EXPECT_EQ(ask(program.get(), command), EPROTO);
+  // Before there were versions, the body came in the place of this one.
+  command.erase(command.begin() + offsetof(abi::rdma_cm::Command, protocol),
+                command.begin() + sizeof(abi::rdma_cm::Command));
+  EXPECT_EQ(ask(program.get(), command), EPROTO);
+  EXPECT_EQ(service.summary().ids, 0U);
+  EXPECT_EQ(ask(program.get(), create_command()), 0);
+}
+
 TEST_F(RdmaCmServiceTest, Nonsense_LengthsThatLie) {
   auto command = create_command();
   command[4] = std::byte{0xFF};
