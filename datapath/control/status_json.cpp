@@ -287,6 +287,7 @@ Json describe_connection_manager(const Node& node, const rdma_cm::Service& servi
           {"connections", summary.connections},
           {"ignored_messages", summary.ignored_messages},
           {"lost_events", summary.lost_events},
+          {"ways_asked", network.counters().ways_asked},
           {"dropped_without_way", network.counters().dropped_without_way},
           {"dropped_no_room", network.counters().dropped_no_room},
           {"devices", std::move(devices)}};

@@ -183,6 +183,7 @@ NodeNetwork::Way* NodeNetwork::reserve_way(const Ends& ends) {
 void NodeNetwork::ask_way(const Ends& ends) {
   const auto& [device, source, dest, traffic_class] = ends;
   ways_.at(ends).is_asking = true;
+  ++counters_.ways_asked;
   const auto index = gid_index({device, source});
   if (!index) return end_asking(ends, fail(EADDRNOTAVAIL, "the address has gone"));
   abi::AddressVector address{};

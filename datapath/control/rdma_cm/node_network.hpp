@@ -45,8 +45,9 @@ class NodeNetwork final : public Network {
   // Does what is due; when it is to be called next.
   [[nodiscard]] Instant tend(Instant now);
 
-  // Messages that were not sent; those that matter are repeated.
   struct Counters {
+    std::uint64_t ways_asked = 0;
+    // Messages that were not sent; those that matter are repeated.
     std::uint64_t dropped_without_way = 0;
     std::uint64_t dropped_no_room = 0;  // too many wait for one way, or there are too many ways
   };

@@ -216,11 +216,12 @@ def resident_kib(pid):
         return int(re.search(r'^VmRSS:\s+(\d+) kB$', status.read(), re.MULTILINE).group(1))
 
 
-def resolve_storm(place, count=20000):
+def resolve_storm(place, count=5000):
     """Resolutions go with their IDs, and cost one question however many there are: the daemon neither grows nor halts."""
     daemon = place.client.daemon()
     place.client.run('python3', '-c', RESOLVE_STORM, 100, '192.0.2.77').expect_success(PAIR_LIMIT_S, 'first ')
     before = resident_kib(daemon)
+    asked_before = place.client.connection_manager()['ways_asked']
     storm = place.client.run('python3', '-c', RESOLVE_STORM, count, '192.0.2.77')
     slowest_s = 0
     end_s = time.monotonic() + PAIR_LIMIT_S
@@ -232,6 +233,8 @@ def resolve_storm(place, count=20000):
     storm.expect_success(PAIR_LIMIT_S, 'storm ')
     grown = resident_kib(daemon) - before
     check(grown < 2048, f'the daemon has grown by {grown} KiB')
+    asked = place.client.connection_manager()['ways_asked'] - asked_before
+    check(asked < count / 100, f'{asked} questions for one way')
     check(slowest_s < 1, f'a status took {slowest_s:.2f} s')
 
 

@@ -131,9 +131,9 @@ TEST(PortTable, Change_IsWhatOthersAreJudgedBy) {
   EXPECT_EQ(table.take(PortSpace::kTcp, second), 0);
 }
 
-// 30,000 IDs may have one port, on addresses of 127.0.0.0/8 for all that it costs.
+// Any number of IDs may have one port, on addresses of 127.0.0.0/8 for all that it costs.
 TEST(PortTable, Take_CostsTheSameHoweverManyHaveThePort) {
-  constexpr std::uint32_t kUsers = 30'000;
+  constexpr std::uint32_t kUsers = 200'000;
   PortTable table(100, 200, 0);
   const auto start = std::chrono::steady_clock::now();
   for (std::uint32_t id = 1; id <= kUsers; ++id) {
@@ -142,7 +142,7 @@ TEST(PortTable, Take_CostsTheSameHoweverManyHaveThePort) {
     ASSERT_EQ(table.check_listen(PortSpace::kTcp, each), id == 1 ? 0 : EADDRNOTAVAIL);
   }
   for (std::uint32_t id = 1; id <= kUsers; ++id) table.give_back(PortSpace::kTcp, 7, id);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   EXPECT_EQ(table.size(), 0U);
 }
 
