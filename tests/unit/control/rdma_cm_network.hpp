@@ -110,7 +110,7 @@ class FakeNetwork final : public Network {
   std::array<std::uint8_t, 2> path_mtu{3, 3};  // codes
   std::vector<std::unique_ptr<cm::Manager>> managers;
   Done late;
-  bool is_cut = false;  // nothing that is sent arrives
+  bool is_cut = false;                // nothing that is sent arrives
   std::set<std::uint32_t> resolving;  // who asked for what is late, and has not stopped
 };
 
