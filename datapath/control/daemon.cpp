@@ -202,6 +202,7 @@ Status Daemon::watch_descriptors() {
 void Daemon::make_connection_manager() {
   const auto random = [] { return std::uint64_t{random_u32()} << 32 | random_u32(); };
   cm_network_ = std::make_unique<rdma_cm::NodeNetwork>(*node_, *netlink_, cm::Key{random(), random()});
+  node_->qpns.avoid([this](Qpn qpn) { return cm_network_->is_in_use(qpn); });
   rdma_cm::Options with;
   with.supports_af_ib = options_.supports_af_ib;
   with.seed = random();

@@ -9,6 +9,7 @@ std::optional<Qpn> QpnAllocator::allocate() {
   for (;;) {
     const std::uint32_t candidate = next_;
     next_ = candidate == kLast ? kFirst : candidate + 1;
+    if (is_taken_ && is_taken_(Qpn{candidate})) continue;
     if (used_.insert(candidate).second) return Qpn{candidate};
   }
 }

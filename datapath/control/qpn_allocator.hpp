@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "urdma/base/ids.hpp"
 
@@ -21,6 +23,9 @@ class QpnAllocator {
   QpnAllocator(std::uint32_t seed, std::uint32_t capacity)
       : next_(kFirst + seed % (kLast - kFirst + 1)), capacity_(capacity) {}
 
+  // Numbers that are not to be handed out although no QP has them: those of connections in time-wait. They
+  // are far fewer than there are numbers.
+  void avoid(std::function<bool(Qpn)> is_taken) { is_taken_ = std::move(is_taken); }
   // Nothing when `capacity` numbers are in use.
   [[nodiscard]] std::optional<Qpn> allocate();
   void release(Qpn qpn) { used_.erase(qpn.value); }
@@ -30,6 +35,7 @@ class QpnAllocator {
   std::uint32_t next_;
   std::uint32_t capacity_;
   std::unordered_set<std::uint32_t> used_;
+  std::function<bool(Qpn)> is_taken_;
 };
 
 }  // namespace urdma::control

@@ -226,6 +226,11 @@ void NodeNetwork::send(std::uint32_t device, const cm::OutgoingMad& outgoing) {
   }
 }
 
+bool NodeNetwork::is_in_use(Qpn qpn) const {
+  return std::any_of(managers_.begin(), managers_.end(),
+                     [qpn](const auto& manager) { return manager->is_in_use(qpn); });
+}
+
 void NodeNetwork::take_received() {
   while (const auto datagram = node_.engine.next_management()) {
     if (datagram->port >= managers_.size()) continue;

@@ -35,6 +35,8 @@ class NodeNetwork final : public Network {
   [[nodiscard]] std::optional<std::uint8_t> gid_index(const LocalEnd& end) const override;
   [[nodiscard]] cm::Manager& manager(std::uint32_t device) override { return *managers_[device]; }
 
+  // Whether a connection of some device is about that has, or had, this QP.
+  [[nodiscard]] bool is_in_use(Qpn qpn) const;
   // Takes what has come to QP 1.
   void take_received();
   // Sends what the managers have to send, but not too much at once: tend() says when there is more. Hands

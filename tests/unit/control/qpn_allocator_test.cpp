@@ -41,6 +41,13 @@ TEST(QpnAllocatorTest, Allocate_SkipsWhatIsInUseAfterAWrap) {
   EXPECT_EQ(allocator.allocate()->value, QpnAllocator::kFirst);
 }
 
+TEST(QpnAllocatorTest, Allocate_AvoidsWhatConnectionsStillHold) {
+  QpnAllocator allocator(100, 10);
+  allocator.avoid([](Qpn qpn) { return qpn.value < QpnAllocator::kFirst + 105; });
+  EXPECT_EQ(allocator.allocate()->value, QpnAllocator::kFirst + 105);
+  EXPECT_EQ(allocator.in_use(), 1U);
+}
+
 TEST(QpnAllocatorTest, Allocate_EndsAtTheCapacity) {
   QpnAllocator allocator(1, 2);
   const Qpn first = *allocator.allocate();
