@@ -4,11 +4,16 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "tests/unit/provider/fake_engine.hpp"
 
@@ -16,6 +21,8 @@ namespace urdma::provider::testing {
 namespace {
 
 constexpr std::uint64_t kUserPointer = 0x7777;
+
+std::function<void()> on_yield;  // once
 
 class CompletionQueueTest : public ::testing::Test {
  protected:
@@ -56,6 +63,27 @@ TEST_F(CompletionQueueTest, Poll_FillsEveryField) {
   EXPECT_EQ(completion_.src_qp, 0U);
   EXPECT_EQ(completion_.slid, 0U);
   EXPECT_FALSE(poll_one(cq_, completion_));
+}
+
+TEST_F(CompletionQueueTest, Poll_TakesWhatCameWhileItYielded) {
+  FakeCq cq(engine_, 8, -1, 0, true);
+  FakeQp qp(engine_, cq, cq);
+  ASSERT_EQ(post(*qp.queue, receive_request(5)), 0);
+  bool has_yielded = false;
+  on_yield = [&] {
+    has_yielded = true;
+    EXPECT_TRUE(cq.push(*qp.queue, 5, true, 0));
+  };
+  int taken = 0;
+  for (int i = 0; i < 100 && !has_yielded; ++i) taken = cq.queue.poll(1, &completion_);
+  ASSERT_TRUE(has_yielded);
+  EXPECT_EQ(taken, 1) << "it was there when the poll returned";
+  on_yield = [&] { EXPECT_TRUE(cq.push(*qp.queue, 6, true, 1)); };
+  ASSERT_EQ(post(*qp.queue, receive_request(6)), 0);
+  int error = ENOENT;
+  for (int i = 0; i < 100 && on_yield; ++i) error = cq.queue.start_poll();
+  EXPECT_EQ(error, 0);
+  cq.queue.end_poll();
 }
 
 TEST_F(CompletionQueueTest, StartPoll_ShowsOneAfterAnother) {
@@ -316,3 +344,9 @@ TEST_F(CompletionQueueTest, Poll_ReceivesOfAnSrq) {
 
 }  // namespace
 }  // namespace urdma::provider::testing
+
+// In place of libc's, for the library under test.
+extern "C" int sched_yield() noexcept {
+  if (const auto hook = std::exchange(urdma::provider::testing::on_yield, {})) hook();
+  return static_cast<int>(::syscall(SYS_sched_yield));
+}

@@ -75,11 +75,12 @@ class FakeEngine {
 // A completion queue and the engine's side of it.
 class FakeCq {
  public:
-  FakeCq(FakeEngine& engine, std::uint32_t depth, int channel_fd = -1, std::uint64_t user_pointer = 0)
+  FakeCq(FakeEngine& engine, std::uint32_t depth, int channel_fd = -1, std::uint64_t user_pointer = 0,
+         bool yields_when_idle = false)
       : memory_(abi::kCqRingOffset + depth * sizeof(abi::Cqe)),
         depth_(depth),
-        queue({depth, user_pointer, channel_fd, false, false}, std::move(memory_.client), engine.table,
-              engine.liveness) {}
+        queue({depth, user_pointer, channel_fd, yields_when_idle, false}, std::move(memory_.client),
+              engine.table, engine.liveness) {}
 
   abi::CqPage& page() { return *reinterpret_cast<abi::CqPage*>(memory_.daemon.data()); }
   static constexpr std::uint64_t kTimestampNs = 123'456;
