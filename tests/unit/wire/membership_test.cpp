@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "urdma/wire/membership.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/support/frame_text.hpp"
 #include "urdma/wire/resolution.hpp"
 
 namespace urdma::wire {
@@ -64,22 +64,6 @@ const std::string kMldQueryV2 =
     "33330000000102000000000a86dd6000000000240001fe80000000000000000000fffe00000a"
     "ff0200000000000000000000000000013a000502000001008200578d27100000"
     "00000000000000000000000000000000027d0000";
-
-Frame bytes_of(const std::string& hex) {
-  Frame bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes.push_back(static_cast<std::uint8_t>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-  }
-  return bytes;
-}
-
-Gid gid(const char* text) {
-  Gid result{};
-  in_addr ipv4{};
-  if (inet_pton(AF_INET, text, &ipv4) == 1) return gid_from_ipv4(ntohl(ipv4.s_addr));
-  EXPECT_EQ(inet_pton(AF_INET6, text, result.data()), 1) << text;
-  return result;
-}
 
 Frame written(Kind kind, bool is_legacy, const char* group, const char* source) {
   std::array<std::uint8_t, kMaxMembershipBytes> buffer{};

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "urdma/wire/resolution.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 #include <vector>
+
+#include "tests/support/frame_text.hpp"
 
 namespace urdma::wire {
 namespace {
@@ -38,22 +39,6 @@ const std::string kConfirmation =
 const std::string kProbe =
     "3333ff00000b02000000000b86dd6000000000203aff00000000000000000000000000000000"
     "ff0200000000000000000001ff00000b8700ab6e00000000fe80000000000000000000fffe00000b0e0199a7218a0868";
-
-Frame bytes_of(const std::string& hex) {
-  Frame bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes.push_back(static_cast<std::uint8_t>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-  }
-  return bytes;
-}
-
-Gid gid(const char* text) {
-  Gid result{};
-  in_addr ipv4{};
-  if (inet_pton(AF_INET, text, &ipv4) == 1) return gid_from_ipv4(ntohl(ipv4.s_addr));
-  EXPECT_EQ(inet_pton(AF_INET6, text, result.data()), 1) << text;
-  return result;
-}
 
 Frame written(const Resolution& message, const MacAddress& source, const MacAddress& dest) {
   std::array<std::uint8_t, kMaxResolutionBytes> buffer{};
