@@ -12,6 +12,7 @@
 namespace urdma::control {
 namespace {
 
+using wire::gid;
 using Kind = wire::Resolution::Kind;
 using Answer = Result<wire::MacAddress>;
 
@@ -20,10 +21,10 @@ constexpr wire::MacAddress kPeerMac = {2, 0, 0, 0, 0, 2};
 constexpr wire::MacAddress kOtherMac = {2, 0, 0, 0, 0, 3};
 constexpr wire::MacAddress kEverybody = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
 
-const wire::Gid kOwn4 = wire::gid("10.0.0.1");
-const wire::Gid kPeer4 = wire::gid("10.0.0.2");
-const wire::Gid kOwn6 = wire::gid("fd00::1");
-const wire::Gid kPeer6 = wire::gid("fd00::2");
+const wire::Gid kOwn4 = gid("10.0.0.1");
+const wire::Gid kPeer4 = gid("10.0.0.2");
+const wire::Gid kOwn6 = gid("fd00::1");
+const wire::Gid kPeer6 = gid("fd00::2");
 
 class NeighbourTableTest : public testing::Test {
  protected:
@@ -177,7 +178,7 @@ TEST_F(NeighbourTableTest, OnTime_UnusedIsForgotten) {
 }
 
 TEST_F(NeighbourTableTest, Resolve_GroupsByRule) {
-  resolve(wire::gid("239.1.2.3"));
+  resolve(gid("239.1.2.3"));
   ASSERT_TRUE(answer_ && *answer_);
   EXPECT_EQ(**answer_, (wire::MacAddress{0x01, 0x00, 0x5E, 1, 2, 3}));
   EXPECT_TRUE(sent().empty());
@@ -191,24 +192,23 @@ TEST_F(NeighbourTableTest, Resolve_OtherNetworkWithoutGateway) {
     EXPECT_EQ(answer_->error().code, ENETUNREACH);
   }
   EXPECT_TRUE(sent().empty());
-  resolve(wire::gid("fe80::7"));  // is on every link
+  resolve(gid("fe80::7"));  // is on every link
   EXPECT_FALSE(answer_);
 }
 
 TEST_F(NeighbourTableTest, Resolve_OtherNetworkByTheGatewayOfItsFamily) {
-  table_ = NeighbourTable(
-      {kOwnMac, {{kOwn4, 96 + 24}, {kOwn6, 64}}, {wire::gid("fd00::fe"), wire::gid("10.0.0.254")}});
-  resolve(wire::gid("192.0.2.1"));
+  table_ = NeighbourTable({kOwnMac, {{kOwn4, 96 + 24}, {kOwn6, 64}}, {gid("fd00::fe"), gid("10.0.0.254")}});
+  resolve(gid("192.0.2.1"));
   auto questions = sent();
   ASSERT_EQ(questions.size(), 1U);
-  EXPECT_EQ(questions[0].message.subject, wire::gid("10.0.0.254"));
-  hear_answer(wire::gid("10.0.0.254"), kOtherMac);
+  EXPECT_EQ(questions[0].message.subject, gid("10.0.0.254"));
+  hear_answer(gid("10.0.0.254"), kOtherMac);
   ASSERT_TRUE(answer_ && *answer_);
   EXPECT_EQ(**answer_, kOtherMac);
-  resolve(wire::gid("2001:db8::1"));
+  resolve(gid("2001:db8::1"));
   questions = sent();
   ASSERT_EQ(questions.size(), 1U);
-  EXPECT_EQ(questions[0].message.subject, wire::gid("fd00::fe"));
+  EXPECT_EQ(questions[0].message.subject, gid("fd00::fe"));
 }
 
 TEST_F(NeighbourTableTest, OnMessage_QuestionForUsIsAnswered) {
@@ -226,15 +226,15 @@ TEST_F(NeighbourTableTest, OnMessage_QuestionForUsIsAnswered) {
 }
 
 TEST_F(NeighbourTableTest, OnMessage_QuestionForOthersIsNot) {
-  hear_question(wire::gid("10.0.0.9"), kPeer4, kPeerMac);
+  hear_question(gid("10.0.0.9"), kPeer4, kPeerMac);
   hear_question(kOwn4, kPeer4, kOwnMac);  // our own, come back
   EXPECT_TRUE(sent().empty());
   EXPECT_EQ(table_.size(), 0U);
 }
 
 TEST_F(NeighbourTableTest, OnMessage_ProbeForDuplicatesIsAnswered) {
-  hear_question(kOwn4, wire::gid("0.0.0.0"), kPeerMac);
-  hear_question(kOwn6, wire::gid("::"), {});
+  hear_question(kOwn4, gid("0.0.0.0"), kPeerMac);
+  hear_question(kOwn6, gid("::"), {});
   const auto answers = sent();
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0].dest, kPeerMac);
