@@ -6,6 +6,7 @@ SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 
 import pathlib
 import re
+import socket
 import subprocess
 
 from cases.rdma_cm import ipv6_gid, own_ipv4
@@ -170,10 +171,18 @@ def fi_info(place):
         check(f'type: {kind}' in output, f'no endpoints of {kind}\n{tail(output)}')
 
 
+def need_localhost():
+    try:
+        socket.getaddrinfo('localhost', None)
+    except OSError as error:
+        raise Skip(f'the name localhost, which fi_pingpong binds, is none here (/etc/hosts): {error}') from error
+
+
 def fi_pingpong(place, endpoint, count=20, environment=None):
     """-c compares what arrives with what was sent. The server binds 127.0.0.1, which is no device's, and tells its client
     an address of the first device."""
     need('fi_pingpong')
+    need_localhost()
     port = place.scene.ports.take()
     common = ['fi_pingpong', '-p', FABRICS[endpoint], '-e', endpoint, '-c', '-I', count]
     output, _ = connect(place, [*common, '-B', port], [*common, '-P', port, place.host], tcp_port=port,
