@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kUserPointer = 0x7777;
 
-std::function<void()> on_yield;  // once
+thread_local constinit const std::function<void()>* on_yield = nullptr;  // once
 
 class CompletionQueueTest : public ::testing::Test {
  protected:
@@ -70,18 +70,20 @@ TEST_F(CompletionQueueTest, Poll_TakesWhatCameWhileItYielded) {
   FakeQp qp(engine_, cq, cq);
   ASSERT_EQ(post(*qp.queue, receive_request(5)), 0);
   bool has_yielded = false;
-  on_yield = [&] {
+  const std::function<void()> first = [&] {
     has_yielded = true;
     EXPECT_TRUE(cq.push(*qp.queue, 5, true, 0));
   };
+  on_yield = &first;
   int taken = 0;
   for (int i = 0; i < 100 && !has_yielded; ++i) taken = cq.queue.poll(1, &completion_);
   ASSERT_TRUE(has_yielded);
   EXPECT_EQ(taken, 1) << "it was there when the poll returned";
-  on_yield = [&] { EXPECT_TRUE(cq.push(*qp.queue, 6, true, 1)); };
+  const std::function<void()> second = [&] { EXPECT_TRUE(cq.push(*qp.queue, 6, true, 1)); };
+  on_yield = &second;
   ASSERT_EQ(post(*qp.queue, receive_request(6)), 0);
   int error = ENOENT;
-  for (int i = 0; i < 100 && on_yield; ++i) error = cq.queue.start_poll();
+  for (int i = 0; i < 100 && on_yield != nullptr; ++i) error = cq.queue.start_poll();
   EXPECT_EQ(error, 0);
   cq.queue.end_poll();
 }
@@ -347,6 +349,6 @@ TEST_F(CompletionQueueTest, Poll_ReceivesOfAnSrq) {
 
 // In place of libc's, for the library under test.
 extern "C" int sched_yield() noexcept {
-  if (const auto hook = std::exchange(urdma::provider::testing::on_yield, {})) hook();
+  if (const auto* hook = std::exchange(urdma::provider::testing::on_yield, nullptr)) (*hook)();
   return static_cast<int>(::syscall(SYS_sched_yield));
 }
